@@ -1,0 +1,117 @@
+"""Settings: one frozen tree, validated when it is built.
+
+Read from ``STATLIB__…`` environment variables, then from a ``statlib.toml`` (``STATLIB_CONFIG``, else the
+working folder, else the data folder below it). Every gate is off by default: a process that says nothing
+moves no statistics and serves none. Secrets are masked wherever a tree is shown.
+"""
+
+from __future__ import annotations
+
+import os
+from contextvars import ContextVar
+from pathlib import Path
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from statlib.kernel.clock import Clock
+from statlib.kernel.refusals import Refusal, SettingsReason
+
+DATA_DIR_DEFAULT = Path(".statlib")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class MongoSettings(_Section):
+    """Where the documents are. Empty ``uri``: no deployment is configured."""
+
+    uri: SecretStr = SecretStr("")
+    database: str = Field(default="statlib", min_length=1, max_length=63)
+    binary: Path | None = Field(default=None, description="mongod for the embedded default; found by itself if unset")
+    server_selection_timeout_s: float = Field(default=10.0, gt=0, le=120)
+
+
+class StatisticsSettings(_Section):
+    """What this host moves and serves. Read once per process; the stored modes are read at every use."""
+
+    allowlist: frozenset[UUID] = Field(default=frozenset(), description="projects under statistics")
+    writes: bool = Field(default=False, description="saves keep materialised statistics")
+    families: frozenset[str] = Field(default=frozenset(), description="families that this host moves and serves")
+    opening_grace_s: float = Field(
+        default=60.0, ge=31, le=3600, description="must outlast a write begun before an opening"
+    )
+    redelivery_window_s: float = Field(default=3600.0, ge=60)
+    audit_window_s: float = Field(default=30 * 86400.0, ge=60)
+
+
+class AdminSettings(_Section):
+    """The admin boundary: where it listens and whom it believes."""
+
+    url: str = Field(default="", description="a deployment's boundary; empty: embedded on a loopback port")
+    token: SecretStr = SecretStr("")
+    token_file: Path | None = Field(default=None, description="SHA-256-hashed tokens of this boundary")
+
+
+class ClockSettings(_Section):
+    offset_file: Path | None = Field(default=None, description="rehearsals only: milliseconds added to every clock")
+
+
+class Settings(BaseSettings):
+    """The whole tree."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix="STATLIB__", env_nested_delimiter="__", env_ignore_empty=True
+    )
+
+    data_dir: Path = DATA_DIR_DEFAULT
+    deployment: str = Field(default="local", min_length=1, max_length=80, description="the name that reports carry")
+    mongo: MongoSettings = MongoSettings()
+    statistics: StatisticsSettings = StatisticsSettings()
+    admin: AdminSettings = AdminSettings()
+    clock: ClockSettings = ClockSettings()
+
+    @property
+    def time(self) -> Clock:
+        return Clock(self.clock.offset_file)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file())
+
+
+_given: ContextVar[Path | None] = ContextVar("statlib_config", default=None)
+
+
+def config_file() -> Path | None:
+    """The ``statlib.toml`` that applies here, or None."""
+    if (given := _given.get()) is not None:
+        return given
+    if named := os.environ.get("STATLIB_CONFIG"):
+        return Path(named)
+    candidates = (Path("statlib.toml"), DATA_DIR_DEFAULT / "statlib.toml")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def load_settings(config: Path | None = None) -> Settings:
+    """Build the tree, from ``config`` if given. Refuses SettingsInvalid, naming each wrong setting in one line."""
+    if config is not None:
+        os.environ["STATLIB_CONFIG"] = str(config)
+    if (found := config_file()) is not None and not found.is_file():
+        raise Refusal(SettingsReason.InputUnreadable, f"{found} does not exist")
+    try:
+        return Settings()
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{'.'.join(str(p) for p in e['loc'])}: {e['msg']}" for e in error.errors(include_input=False)
+        )
+        raise Refusal(SettingsReason.SettingsInvalid, wrong) from error

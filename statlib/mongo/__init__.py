@@ -1,0 +1,1 @@
+"""MongoDB mechanisms, each once: connection and probe, transactions, fenced leases, server time, stored documents."""

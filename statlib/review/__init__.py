@@ -1,0 +1,1 @@
+"""The systematic-review domain: its documents, writers, families and loaders. The engine never imports it."""

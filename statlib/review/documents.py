@@ -1,0 +1,106 @@
+"""Source documents of a systematic review, as stored in ``pmProject`` and ``pmStudy``.
+
+``Screenings`` and the project's threshold are the truth; ``InclusionInfo`` is a denormalised copy for filters.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from pydantic import Field
+
+from statlib.mongo.documents import Audit, Stored, UtcTime
+
+PROJECTS = "pmProject"
+STUDIES = "pmStudy"
+
+
+class AgreementThreshold(Stored):
+    """When screenings of one study suffice: at least ``min_screenings``, a share of at least ``agreement_ratio`` alike."""
+
+    min_screenings: int = Field(default=2, ge=1)
+    agreement_ratio: float = Field(default=0.66, gt=0.5, le=1.0)
+
+
+class StageKind(StrEnum):
+    SCREENING = "Screening"
+    ANNOTATION = "Annotation"
+
+
+class Stage(Stored):
+    id: UUID
+    name: str
+    kind: StageKind
+    session_count_target: int = Field(default=2, ge=1)
+
+
+class Membership(Stored):
+    investigator_id: UUID
+    joined_at_utc: UtcTime
+
+
+class Search(Stored):
+    id: UUID
+    name: str
+    source: str = ""
+    imported_at_utc: UtcTime | None = None
+
+
+class Provenance(Stored):
+    """Where a project's data come from; shown on the first screen of every report.
+
+    ``recorded`` says what was taken over as it was; ``simulated`` names what a loader made up, empty if nothing.
+    """
+
+    source: str = ""
+    recorded: str = ""
+    simulated: str = ""
+    seed: int | None = None
+
+
+class Project(Stored):
+    id: UUID = Field(alias="_id")
+    name: str
+    provenance: Provenance = Provenance()
+    agreement_threshold: AgreementThreshold = AgreementThreshold()
+    stages: tuple[Stage, ...] = ()
+    memberships: tuple[Membership, ...] = ()
+    questions: tuple[dict[str, Any], ...] = ()
+    searches: tuple[Search, ...] = ()
+    audit: Audit = Audit()
+
+
+class Screening(Stored):
+    """One investigator's decision on one study; a correction replaces it, a retraction removes it."""
+
+    investigator_id: UUID
+    included: bool
+    at_utc: UtcTime
+
+
+class InclusionClass(StrEnum):
+    UNDECIDED = "Undecided"
+    INCLUDED = "Included"
+    EXCLUDED = "Excluded"
+
+
+class InclusionInfo(Stored):
+    """Denormalised from ``Screenings`` and the project's threshold, for the application's filters."""
+
+    class_: InclusionClass = Field(default=InclusionClass.UNDECIDED, alias="Class")
+    screened: int = 0
+    included: int = 0
+
+
+class Study(Stored):
+    """One record under review. Bibliographic fields beyond ``title`` are kept as loaded."""
+
+    id: UUID = Field(alias="_id")
+    project_id: UUID
+    search_id: UUID | None = None
+    title: str = ""
+    screenings: tuple[Screening, ...] = ()
+    inclusion_info: InclusionInfo = InclusionInfo()
+    audit: Audit = Audit()
