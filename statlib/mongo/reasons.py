@@ -1,0 +1,46 @@
+"""Why a MongoDB deployment was not used."""
+
+from __future__ import annotations
+
+from statlib.kernel.refusals import Reason, RefusalKind
+
+
+class MongoReason(Reason):
+    """Refusals of connection and probe."""
+
+    NoDeployment = (
+        RefusalKind.NOT_FOUND,
+        "Run `statlib up` for a local replica set, or set mongo.uri.",
+    )
+    AddressInvalid = (
+        RefusalKind.INVALID,
+        "Correct mongo.uri: mongodb://host:port,…/?replicaSet=name.",
+    )
+    ServerUnreachable = (
+        RefusalKind.NOT_FOUND,
+        "Run `statlib up` if the server is local; else check mongo.uri and that the replica set has a primary.",
+    )
+    CredentialsRefused = (
+        RefusalKind.UNAUTHORISED,
+        "Check the user, password and authSource of mongo.uri.",
+    )
+    ServerStandalone = (
+        RefusalKind.INVALID,
+        "Restart the server with --replSet and run rs.initiate(), or run `statlib up` for a local replica set.",
+    )
+    ServerSharded = (
+        RefusalKind.INVALID,
+        "Set mongo.uri to a replica set; sharded clusters are not supported.",
+    )
+    ServerTooOld = (
+        RefusalKind.INVALID,
+        "Upgrade the replica set to MongoDB 6.0 or later, featureCompatibilityVersion included.",
+    )
+    ServerTimeUnusable = (
+        RefusalKind.INVALID,
+        "Use MongoDB itself: leases compare with $$NOW in a filter, which this server answers wrongly.",
+    )
+    SnapshotUnusable = (
+        RefusalKind.INVALID,
+        "Use MongoDB itself: reads rely on snapshot sessions, which this server does not keep.",
+    )
