@@ -18,7 +18,7 @@ STUDIES = "pmStudy"
 
 
 class AgreementThreshold(Stored):
-    """When screenings of one study suffice: at least ``min_screenings``, a share of at least ``agreement_ratio`` alike."""
+    """When screenings of a study suffice: ``min_screenings`` or more, a share of ``agreement_ratio`` or more alike."""
 
     min_screenings: int = Field(default=2, ge=1)
     agreement_ratio: float = Field(default=0.66, gt=0.5, le=1.0)
@@ -37,8 +37,11 @@ class Stage(Stored):
 
 
 class Membership(Stored):
+    """An investigator of the project; ``name`` is what the source called them, empty if unknown."""
+
     investigator_id: UUID
     joined_at_utc: UtcTime
+    name: str = ""
 
 
 class Search(Stored):

@@ -76,5 +76,6 @@ def decide(
         return (*screenings, Screening(investigator_id=investigator, included=included, at_utc=at))
     if own.included == included:
         return screenings
-    changed = own.model_copy(update={"included": included, "at_utc": at})
+    # Validated anew, not copied with an update: a copy would keep more of ``at`` than the database does.
+    changed = Screening.from_bson({**own.to_bson(), "Included": included, "AtUtc": at})
     return tuple(changed if s is own else s for s in screenings)

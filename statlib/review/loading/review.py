@@ -1,0 +1,141 @@
+"""What every loader yields: a project, its studies before any screening, and the decisions in recorded order.
+
+Invariant: ids depend only on the format, the project's name and the name within the source, so that loading the same
+export again yields the same documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+from uuid import UUID
+
+from statlib.kernel.identifiers import loaded_id
+from statlib.kernel.refusals import Reason, RefusalKind
+from statlib.review.documents import Project, Screening, Study
+from statlib.review.screening import Decision, decide
+
+
+class LoadReason(Reason):
+    """Why a review was not loaded at all. A single malformed row is a ``RowProblem`` instead."""
+
+    ExportUnreadable = (RefusalKind.INVALID, "Give a readable folder of CSV files saved as UTF-8.")
+    FormatUnknown = (
+        RefusalKind.INVALID,
+        "Export again with the columns that are named, or load the simulated project.",
+    )
+    FormatAmbiguous = (RefusalKind.INVALID, "Put each review into a folder of its own.")
+    SimulationInvalid = (RefusalKind.INVALID, "Correct the named parameter of the simulated review.")
+    ProjectConflict = (RefusalKind.CONFLICT, "Load under another name, or into an empty database.")
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionEvent:
+    """One submitted decision. ``seq`` is unique in its review and grows in recorded order; ``at`` is UTC."""
+
+    seq: int
+    study_id: UUID
+    investigator_id: UUID
+    decision: Decision
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RowProblem:
+    """A row that was not loaded. ``row`` counts as spreadsheets do: the header is row 1."""
+
+    file: str
+    row: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, row {self.row}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedReview:
+    """A review ready to be stored and replayed. Studies carry no screenings yet: the events make them."""
+
+    project: Project
+    studies: tuple[Study, ...]
+    events: tuple[DecisionEvent, ...]
+    problems: tuple[RowProblem, ...] = ()
+    ignored: int = 0  # rows that are well formed but record no decision (labels, exclusion reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class EventCounts:
+    """What replaying events in recorded order amounts to. ``unchanged`` events leave the screenings as they are."""
+
+    submitted: int
+    unchanged: int
+    standing: int
+    included: int
+
+
+class Loader(Protocol):
+    """One export format."""
+
+    @property
+    def format(self) -> str:
+        """The format's name, for people."""
+        ...
+
+    @property
+    def expects(self) -> str:
+        """Which files with which columns are looked for, in one phrase."""
+        ...
+
+    def recognises(self, folder: Path) -> bool:
+        """Whether the header lines in ``folder`` are of this format. Reads no further than headers."""
+        ...
+
+    def load(self, folder: Path) -> LoadedReview:
+        """Read the whole export. Refuses (LoadReason) what cannot be read as this format."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """Ids of everything in one loaded project."""
+
+    format: str
+    project: str
+
+    def project_id(self) -> UUID:
+        return loaded_id(self.format, self.project)
+
+    def study_id(self, key: str) -> UUID:
+        return loaded_id(self.format, self.project, "study", key)
+
+    def reviewer_id(self, name: str) -> UUID:
+        return loaded_id(self.format, self.project, "reviewer", name)
+
+    def search_id(self, name: str) -> UUID:
+        return loaded_id(self.format, self.project, "search", name)
+
+
+def replayed(events: Iterable[DecisionEvent]) -> Mapping[UUID, tuple[Screening, ...]]:
+    """The screenings that stand on each study once the events are replayed in the given order."""
+    screenings: dict[UUID, tuple[Screening, ...]] = {}
+    for event in events:
+        before = screenings.get(event.study_id, ())
+        screenings[event.study_id] = decide(before, event.investigator_id, event.decision, event.at)
+    return screenings
+
+
+def event_counts(events: Iterable[DecisionEvent]) -> EventCounts:
+    """Count what a replay of the events, in the given order, changes and leaves standing."""
+    screenings: dict[UUID, tuple[Screening, ...]] = {}
+    submitted = unchanged = 0
+    for event in events:
+        before = screenings.get(event.study_id, ())
+        after = decide(before, event.investigator_id, event.decision, event.at)
+        screenings[event.study_id] = after
+        submitted += 1
+        unchanged += after == before
+    standing = [screening for of_study in screenings.values() for screening in of_study]
+    return EventCounts(submitted, unchanged, len(standing), sum(screening.included for screening in standing))

@@ -1,0 +1,101 @@
+"""The embedded default: a review made up from a seed, so that everything runs without anybody's data.
+
+Invariant: equal parameters give equal documents and events, in every process and on every machine.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from statlib.kernel.refusals import Refusal
+from statlib.review.documents import Provenance
+from statlib.review.loading.recording import THRESHOLD_DEFAULT, Recorder
+from statlib.review.loading.review import LoadedReview, LoadReason, Naming
+from statlib.review.loading.simulation import SHARE_WHOLE, STARTED_AT, Course, Habits, panel
+from statlib.review.loading.titles import SEARCHES, title
+
+FORMAT = "simulated"
+STUDIES_MAX = 1_000_000
+REVIEWERS_MAX = 1_000
+EVENTS_MAX = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedReview:
+    """Parameters of a simulated review. Shares are per thousand decisions (records, for ``relevant_share``).
+
+    ``events``: exactly so many decision events; None: until every record is decided. Fewer leave records unscreened;
+    more go on with corrections, retractions and repetitions. Refuses SimulationInvalid out of range.
+    """
+
+    studies: int = 1_000
+    reviewers: int = 5
+    seed: int = 20_240_108
+    events: int | None = None
+    relevant_share: int = 120
+    resubmitted_share: int = 55
+    corrected_share: int = 40
+    retracted_share: int = 15
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        habits = (self.resubmitted_share, self.corrected_share, self.retracted_share)
+        rules: Mapping[str, bool] = {
+            f"studies must be 1 to {STUDIES_MAX:,}": 1 <= self.studies <= STUDIES_MAX,
+            f"reviewers must be 3 (a third settles conflicts) to {REVIEWERS_MAX:,}": (
+                3 <= self.reviewers <= REVIEWERS_MAX
+            ),
+            f"events must be 0 to {EVENTS_MAX:,}": self.events is None or 0 <= self.events <= EVENTS_MAX,
+            "shares must be 0 to 1000": all(0 <= share <= SHARE_WHOLE for share in (self.relevant_share, *habits)),
+            "resubmitted, corrected and retracted shares must leave 100 or more for first decisions": (
+                sum(habits) <= SHARE_WHOLE - 100
+            ),
+        }
+        for rule, kept in rules.items():
+            if not kept:
+                raise Refusal(LoadReason.SimulationInvalid, rule)
+
+    @property
+    def format(self) -> str:
+        return "simulated review"
+
+    @property
+    def project_name(self) -> str:
+        """The given name, else one made of size and seed; the project's id depends on it alone."""
+        size = f"{self.studies:,} records, {self.reviewers} reviewers"
+        events = "" if self.events is None else f", {self.events:,} events"
+        return self.name or f"Simulated review: {size}{events}, seed {self.seed}"
+
+    def load(self) -> LoadedReview:
+        """Make the review up. Nothing in it is recorded, and its provenance says so."""
+        chance = random.Random(self.seed)  # noqa: S311 - reproducible, not secret
+        recorder = Recorder(Naming(FORMAT, self.project_name))
+        reviewers = panel(chance, self.reviewers)
+        for reviewer in reviewers:
+            recorder.join(reviewer.name, STARTED_AT)
+        keys = [f"sim-{number:06}" for number in range(1, self.studies + 1)]
+        for key in keys:
+            year = str(chance.randrange(1990, 2024))
+            recorder.record(key, title(chance), search=chance.choice(SEARCHES), extra={"year": year})
+        relevant = [chance.randrange(SHARE_WHOLE) < self.relevant_share for _ in keys]
+        habits = Habits(self.resubmitted_share, self.corrected_share, self.retracted_share)
+        for act in Course(chance, reviewers, relevant, habits).acts(self.events):
+            recorder.decide(act.seq, keys[act.study], reviewers[act.reviewer].name, act.decision, act.at)
+        return recorder.finish(self._provenance(), THRESHOLD_DEFAULT)
+
+    def _provenance(self) -> Provenance:
+        shares = (self.relevant_share, self.resubmitted_share, self.corrected_share, self.retracted_share)
+        return Provenance(
+            source=(
+                f"statlib simulation 1: {self.studies} records, {self.reviewers} reviewers, "
+                f"events {'to the end' if self.events is None else self.events}, "
+                "per thousand {} relevant, {} resubmitted, {} corrected, {} retracted".format(*shares)
+            ),
+            simulated=(
+                f"Everything: records, titles, reviewers, decisions and times are made up from seed {self.seed}. "
+                "No real review is in this project."
+            ),
+            seed=self.seed,
+        )

@@ -1,0 +1,97 @@
+"""Puts a loaded review into the database, and orders its events for a replay.
+
+Invariant: nothing that is already stored is overwritten. A load that was interrupted is completed by repeating it,
+also while saves run on the studies that it stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pymongo import UpdateOne
+from pymongo.errors import BulkWriteError
+
+from statlib.kernel.refusals import Fault, Refusal
+from statlib.mongo.connection import Mongo
+from statlib.review.documents import PROJECTS, STUDIES, Project, Study
+from statlib.review.loading.review import DecisionEvent, LoadedReview, LoadReason
+
+BATCH_STUDIES_MAX = 1_000
+_DUPLICATE_KEY = 11000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReview:
+    """What a load found and added. ``studies_present`` were there before and stay as they are."""
+
+    project_id: UUID
+    project_inserted: bool
+    studies_inserted: int
+    studies_present: int
+
+
+def store(review: LoadedReview, mongo: Mongo, *, before_studies: Callable[[Project], None]) -> StoredReview:
+    """Insert the project, call ``before_studies`` with it as stored, insert the studies; all majority-committed.
+
+    The callback writes what must exist before the first study does. It must be repeatable: it is called by every load,
+    also of a project that is already there. Refuses ProjectConflict, with nothing written, where another provenance
+    has the project's id. A crash leaves the project with some of its studies; loading again adds the rest.
+    """
+    project, inserted = _store_project(review.project, mongo)
+    before_studies(project)
+    added = sum(
+        _store_studies(review.studies[first : first + BATCH_STUDIES_MAX], mongo)
+        for first in range(0, len(review.studies), BATCH_STUDIES_MAX)
+    )
+    return StoredReview(project.id, inserted, added, len(review.studies) - added)
+
+
+def per_study_order(events: Iterable[DecisionEvent]) -> dict[UUID, list[DecisionEvent]]:
+    """The events of each study in recorded order; studies in the order of their first event.
+
+    Events of different studies are independent, so a driver may replay the studies at once, each in its own order.
+    """
+    by_study: dict[UUID, list[DecisionEvent]] = {}
+    for event in sorted(events, key=lambda event: event.seq):
+        by_study.setdefault(event.study_id, []).append(event)
+    return by_study
+
+
+def _store_project(project: Project, mongo: Mongo) -> tuple[Project, bool]:
+    """(the project as stored, whether this call inserted it)"""
+    collection = mongo.collection(PROJECTS)
+    result = collection.update_one({"_id": project.id}, {"$setOnInsert": _without_id(project)}, upsert=True)
+    found = collection.find_one({"_id": project.id})
+    if found is None:
+        raise Fault(f"project {project.id} disappeared while it was loaded", remedy="Load it again.")
+    stored = Project.from_bson(found)
+    if stored.provenance != project.provenance:
+        raise Refusal(
+            LoadReason.ProjectConflict,
+            f"project {project.name!r} ({project.id}) is stored with another provenance: {stored.provenance.source}",
+        )
+    return stored, result.upserted_id is not None
+
+
+def _store_studies(studies: Sequence[Study], mongo: Mongo) -> int:
+    """Insert those that are not there yet; returns how many."""
+    writes: list[UpdateOne] = [
+        UpdateOne({"_id": study.id}, {"$setOnInsert": _without_id(study)}, upsert=True) for study in studies
+    ]
+    try:
+        return mongo.collection(STUDIES).bulk_write(writes, ordered=False).upserted_count
+    except BulkWriteError as error:
+        # Two loads of the same review may insert one study at once; the loser finds it present, which is all it wants.
+        details: dict[str, Any] = dict(error.details)
+        if details["writeConcernErrors"] or any(e["code"] != _DUPLICATE_KEY for e in details["writeErrors"]):
+            raise Fault("studies could not be stored", remedy="Load again; what was stored stays.") from error
+        return int(details["nUpserted"])
+
+
+def _without_id(document: Project | Study) -> dict[str, Any]:
+    fields = document.to_bson()
+    del fields["_id"]
+    return fields
