@@ -1,0 +1,1 @@
+"""The commands: thin, each loaded when it is called."""

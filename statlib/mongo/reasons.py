@@ -1,4 +1,4 @@
-"""Why a MongoDB deployment was not used."""
+"""Why MongoDB was not used, or did not take a write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from statlib.kernel.refusals import Reason, RefusalKind
 
 
 class MongoReason(Reason):
-    """Refusals of connection and probe."""
+    """Refusals of connection, probe, transactions and leases."""
 
     NoDeployment = (
         RefusalKind.NOT_FOUND,
@@ -34,7 +34,7 @@ class MongoReason(Reason):
     )
     ServerTooOld = (
         RefusalKind.INVALID,
-        "Upgrade the replica set to MongoDB 6.0 or later, featureCompatibilityVersion included.",
+        "Upgrade the replica set to MongoDB 6.0 or later.",
     )
     ServerTimeUnusable = (
         RefusalKind.INVALID,
@@ -44,3 +44,10 @@ class MongoReason(Reason):
         RefusalKind.INVALID,
         "Use MongoDB itself: reads rely on snapshot sessions, which this server does not keep.",
     )
+    Contended = (RefusalKind.CONTENTION, "Others wrote the same documents at the same time: try again.")
+    CommitOutcomeUnknown = (
+        RefusalKind.UNRESOLVED,
+        "The server did not say whether it committed: look at the current state, then repeat the request if needed.",
+    )
+    LeaseHeld = (RefusalKind.CONTENTION, "Somebody else is doing this: wait until the lease named here expires.")
+    LeaseLost = (RefusalKind.CONTENTION, "The lease ran out meanwhile and nothing was written under it: start again.")

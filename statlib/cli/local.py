@@ -1,0 +1,76 @@
+"""``statlib up``, ``down`` and ``status``: the embedded default."""
+
+from __future__ import annotations
+
+import click
+from pydantic import SecretStr
+
+from statlib.cli.output import answer, json_option
+from statlib.kernel.settings import config_file, load_settings
+from statlib.local import data_folder
+from statlib.local.data_folder import LocalStatus, Up
+from statlib.mongo.connection import connected
+from statlib.mongo.probe import probe
+
+FAMILIES = ("ProjectScreening",)
+
+
+@click.command()
+@json_option
+def up() -> None:
+    """Start the data folder's MongoDB replica set, or find it running.
+
+    The server listens on loopback only and outlives this command. The settings that point at it are written
+    to statlib.toml in the data folder (setting data_dir, by default .statlib).
+    """
+    settings = load_settings()
+    found = data_folder.up(settings, families=FAMILIES)
+    own = settings.model_copy(update={"mongo": settings.mongo.model_copy(update={"uri": SecretStr(found.uri)})})
+    with connected(own, app_name="statlib-up") as mongo:
+        facts = probe(mongo)
+    answer(found, [*_up_lines(found), *(f"warning: {warning}" for warning in facts.warnings)])
+
+
+@click.command()
+@json_option
+def down() -> None:
+    """Stop the data folder's server. Its data stays; `statlib up` starts it again."""
+    stopped = data_folder.down(load_settings())
+    answer({"stopped": stopped}, "stopped" if stopped else "nothing was running")
+
+
+@click.command()
+@json_option
+def status() -> None:
+    """Show whether the data folder's server runs, and where. Exits with 0 either way."""
+    found = data_folder.status(load_settings())
+    answer(found, _status_lines(found))
+
+
+def _up_lines(found: Up) -> list[str]:
+    lines = [
+        f"MongoDB {found.version} {found.outcome}: {found.uri} (process {found.pid})",
+        f"settings: {found.config}",
+    ]
+    in_force = config_file()
+    if in_force is None or in_force.absolute() != found.config:
+        lines.append(f"to use them from here: export STATLIB_CONFIG={found.config}")
+    return lines
+
+
+def _status_lines(found: LocalStatus) -> list[str]:
+    if not found.running:
+        state = "stopped"
+    elif found.version is None:
+        state = "running, but it does not answer"
+    else:
+        state = f"running{', takes writes' if found.primary else ', has no primary yet'}"
+    facts = {
+        "server": state,
+        "data": f"{found.data_dir} ({found.data_bytes / 1e6:,.1f} MB)",
+        "version": found.version,
+        "process": found.pid,
+        "address": found.uri,
+        "settings": found.config,
+    }
+    return [f"{name:<9} {value}" for name, value in facts.items() if value is not None]

@@ -1,0 +1,92 @@
+"""The data folder's ``statlib.toml``: written by ``statlib up`` and ``statlib load``, edited by operators.
+
+Invariant: an edit keeps every key, comment and order that it does not concern, and a reader meets the old file
+or the new one, never a part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+from uuid import UUID
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import Table
+
+from statlib.kernel.refusals import Refusal, SettingsReason
+from statlib.local.reasons import LocalReason
+
+FILE_NAME = "statlib.toml"
+_HEAD = "Kept by `statlib up` and `statlib load`; other keys may be added, and stay."
+
+
+def write_embedded(data_dir: Path, *, uri: str, database: str, families: Iterable[str]) -> Path:
+    """Point the folder's settings at its own server, and return the file.
+
+    The address and the folder are always set. The database, the clock's offset file, ``statistics.writes``
+    (true) and the families are set only where the file does not say yet, so that an operator's choice stays.
+    Refuses SettingsInvalid if the existing file is not TOML.
+    """
+    document = _read(data_dir / FILE_NAME)
+    document["data_dir"] = str(data_dir)
+    mongo = _section(document, "mongo")
+    mongo["uri"] = uri
+    mongo.setdefault("database", database)
+    _section(document, "clock").setdefault("offset_file", str(data_dir / "clock_offset_ms"))
+    statistics = _section(document, "statistics")
+    statistics.setdefault("writes", True)
+    statistics.setdefault("families", sorted(families))
+    statistics.setdefault("allowlist", [])
+    _replace(data_dir / FILE_NAME, document)
+    return data_dir / FILE_NAME
+
+
+def add_to_allowlist(data_dir: Path, project_id: UUID) -> bool:
+    """Put one project under statistics. True if it was not yet there; refuses NotEmbedded without a file."""
+    path = data_dir / FILE_NAME
+    if not path.is_file():
+        raise Refusal(LocalReason.NotEmbedded, f"{path} does not exist")
+    document = _read(path)
+    statistics = _section(document, "statistics")
+    allowlist = [str(entry) for entry in statistics.get("allowlist", [])]
+    if project_id in {UUID(entry) for entry in allowlist}:
+        return False
+    statistics["allowlist"] = sorted([*allowlist, str(project_id)])
+    _replace(path, document)
+    return True
+
+
+def _read(path: Path) -> tomlkit.TOMLDocument:
+    try:
+        return tomlkit.parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        document = tomlkit.document()
+        document.add(tomlkit.comment(_HEAD))
+        return document
+    except (TOMLKitError, UnicodeDecodeError) as error:
+        raise Refusal(SettingsReason.SettingsInvalid, f"{path} is not TOML: {error}") from error
+
+
+def _section(document: tomlkit.TOMLDocument, name: str) -> Table:
+    if name not in document:
+        document[name] = tomlkit.table()
+    return cast(Table, document[name])
+
+
+def _replace(path: Path, document: tomlkit.TOMLDocument) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 600
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(tomlkit.dumps(document))
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise
