@@ -1,0 +1,1 @@
+"""Runbooks: parameters, steps, headless execution, and how their results look."""
