@@ -1,0 +1,69 @@
+"""Which format a folder holds is told by header lines; doubt is a refusal that says what was looked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from statlib.kernel.refusals import Refusal
+from statlib.review.loading.detection import detect
+from statlib.review.loading.review import LoadReason
+from tests.oracles.real_data import real_review
+from tests.unit.review.loading.conftest import WriteExport
+
+
+def test_each_format_is_detected(write_rayyan: WriteExport, write_sheet: WriteExport) -> None:
+    assert detect(write_rayyan()).format == "Rayyan log"
+    assert detect(write_sheet()).format == "two-reviewer spreadsheet"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("rayyan_accident_prone", "Rayyan log"), ("dimitrov_snhl", "two-reviewer spreadsheet")]
+)
+def test_real_exports_are_detected(name: str, expected: str) -> None:
+    assert detect(real_review(name)).format == expected
+
+
+def test_a_given_name_becomes_the_projects(write_sheet: WriteExport) -> None:
+    folder = write_sheet()
+    assert detect(folder).load(folder).project.name == "my_sheet"
+    assert detect(folder, name="Hearing loss").load(folder).project.name == "Hearing loss"
+
+
+def test_an_unknown_folder_is_refused_with_what_was_found_and_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "odd.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "void.csv").touch()
+    with pytest.raises(Refusal) as raised:
+        detect(tmp_path)
+    assert raised.value.reason is LoadReason.FormatUnknown
+    for part in ("odd.csv with columns a, b", "void.csv with no header line", "Rayyan log: ", "R1_decision"):
+        assert part in raised.value.detail
+
+
+def test_a_log_that_lacks_a_column_is_unknown(write_rayyan: WriteExport) -> None:
+    with pytest.raises(Refusal) as raised:
+        detect(write_rayyan(header="created_at,reviewer,article_id,kind,key,value"))
+    assert raised.value.reason is LoadReason.FormatUnknown
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="no CSV file"):
+        detect(tmp_path)
+
+
+def test_a_folder_of_two_formats_is_refused(write_rayyan: WriteExport) -> None:
+    folder = write_rayyan()
+    (folder / "sheet.csv").write_text("ID,R1_decision,R2_decision\n")
+    with pytest.raises(Refusal, match="Rayyan log and two-reviewer spreadsheet") as raised:
+        detect(folder)
+    assert raised.value.reason is LoadReason.FormatAmbiguous
+
+
+def test_a_folder_with_many_files_names_some_and_counts_the_rest(tmp_path: Path) -> None:
+    for number in range(7):
+        (tmp_path / f"{number}.csv").write_text(",".join(f"c{column}" for column in range(20)) + "\n")
+    with pytest.raises(Refusal, match=r"and 2 more") as raised:
+        detect(tmp_path)
+    assert "c7, …" in raised.value.detail
+    assert "c8" not in raised.value.detail
