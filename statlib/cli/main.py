@@ -49,6 +49,7 @@ COMMANDS: dict[str, Entry] = {
     "up": Entry("statlib.cli.local:up", "Start the data folder's MongoDB replica set."),
     "down": Entry("statlib.cli.local:down", "Stop it; its data stays."),
     "status": Entry("statlib.cli.local:status", "Show whether it runs, and where."),
+    "load": Entry("statlib.cli.load:load", "Load a real or a simulated review."),
 }
 
 
