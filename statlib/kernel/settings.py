@@ -41,7 +41,7 @@ class StatisticsSettings(_Section):
     writes: bool = Field(default=False, description="saves keep materialised statistics")
     families: frozenset[str] = Field(default=frozenset(), description="families that this host moves and serves")
     opening_grace_s: float = Field(
-        default=60.0, ge=31, le=3600, description="must outlast a write begun before an opening"
+        default=60.0, ge=60, le=3600, description="must outlast a write begun before an opening"
     )
     redelivery_window_s: float = Field(default=3600.0, ge=60)
     audit_window_s: float = Field(default=30 * 86400.0, ge=60)

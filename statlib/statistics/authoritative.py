@@ -1,0 +1,34 @@
+"""Reads of one pinned moment, and the authoritative calculation over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pymongo.client_session import ClientSession
+
+from statlib.mongo.connection import Mongo
+from statlib.statistics.catalogue import AnyCatalogue
+from statlib.statistics.counters import Counters, without_zeros
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedReads:
+    """The catalogue's ``SnapshotReads``, over a snapshot session."""
+
+    mongo: Mongo
+    session: ClientSession
+
+    def aggregate(self, collection: str, pipeline: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return list(self.mongo.collection(collection).aggregate(list(pipeline), session=self.session))
+
+
+def calculate(
+    reads: PinnedReads, catalogue: AnyCatalogue, family: str, project: UUID, context: Any
+) -> dict[str, Counters]:
+    """Every declared scope of a family, counted from the source by one command; zeros are left out of each."""
+    of = catalogue.family(family)
+    counted = of.calculate(reads, project, context)
+    return {scope: without_zeros(counted.get(scope, {})) for scope in of.declared_scopes(context)}

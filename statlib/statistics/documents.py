@@ -1,0 +1,214 @@
+"""The engine's stored documents and their collections."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from pydantic import Field
+
+from statlib.mongo.documents import Audit, Stored, UtcTime
+from statlib.statistics.counters import from_stored
+
+GLOBAL_CONTROL = "pmProjectStatisticsGlobalControl"
+CONTROL = "pmProjectStatisticsControl"
+ROW = "pmProjectStatisticsRow"
+GUARD = "pmProjectStatisticsGuard"
+FENCE = "pmProjectStatisticsFence"
+RECEIPT = "pmProjectStatisticsReceipt"
+RECEIPT_RETIREMENT = "pmProjectStatisticsReceiptRetirement"
+DELTA = "pmProjectStatisticsDelta"
+OUTBOX = "pmProjectStatisticsOutbox"
+LEASE = "pmProjectStatisticsRebuildLease"
+MEMBER = "pmProjectStatisticsFleetMember"
+
+GLOBAL_ID = "global"
+STORAGE_VERSION = 1
+SOURCE_VERSION = 1
+
+
+class Mode(StrEnum):
+    """Whether statistics are kept and served: of the fleet, or of a project (its narrow gate)."""
+
+    DISABLED = "Disabled"
+    ENABLED = "Enabled"
+
+
+class TrackingMode(StrEnum):
+    """Whether reservations count towards allocation, fleet-wide."""
+
+    TRACKED = "Tracked"
+    UNTRACKED = "Untracked"
+
+
+class State(StrEnum):
+    """Of a row or a guard; the edges are in ``lifecycle.py``."""
+
+    MISSING = "Missing"
+    REBUILDING = "Rebuilding"
+    FRESH = "Fresh"
+    STALE = "Stale"
+
+
+class GlobalControl(Stored):
+    """The fleet's one document. ``mode_epoch`` counts openings, ``reviewer_tracking_epoch`` tracking switches."""
+
+    id: str = Field(default=GLOBAL_ID, alias="_id")
+    mode: Mode = Mode.DISABLED
+    mode_epoch: int = 0
+    opened_at_utc: UtcTime | None = None
+    storage_version: int = STORAGE_VERSION
+    source_version: int = SOURCE_VERSION
+    catalogue_version: int = 0
+    reviewer_tracking_mode: TrackingMode = TrackingMode.TRACKED
+    reviewer_tracking_epoch: int = 0
+    audit: Audit = Audit()
+
+
+class BootstrapPoint(Stored):
+    """Where a family's history begins: the checkpoint identity that its first backfill met."""
+
+    source_revision: int
+    projection_revision: int
+    mode_epoch: int
+    recorded_at_utc: UtcTime
+
+
+class ProjectControl(Stored):
+    """One project's clocks, modes and floors. Every save under statistics writes it."""
+
+    id: UUID = Field(alias="_id")
+    mode: Mode = Mode.DISABLED
+    opening_count: int = 0
+    opened_at_utc: UtcTime | None = None
+    source_invalidation_revision: int = 0
+    committed_projection_revision: int = 0
+    client_invalidation_revision: int = 0
+    storage_version: int = STORAGE_VERSION
+    source_version: int = SOURCE_VERSION
+    catalogue_version: int = 0
+    configuration_digest: str = ""
+    replay_floor_revision: int = 0
+    identity_floor_utc: UtcTime | None = None
+    receipt_time_floor_utc: UtcTime | None = None
+    inclusion_recalculation_token: str | None = None
+    definition_rewrite_token: str | None = None
+    bootstrap: dict[str, BootstrapPoint] = Field(default_factory=dict)
+    audit: Audit = Audit()
+
+
+class WriteEpochs(Stored):
+    """What was current when a row was calculated: any later opening, staling or tracking switch outdates it."""
+
+    fleet: int
+    project: int
+    family: int
+    tracking: int
+
+
+class Row(Stored):
+    """The counters of one scope."""
+
+    project_id: UUID
+    family: str
+    scope: str
+    generation: int
+    token: str
+    state: State
+    is_published: bool
+    counters: list[dict[str, Any]] = Field(default_factory=list)
+    dynamic_key_count: int = 0
+    last_changed_revision: int = 0
+    write_epochs: WriteEpochs
+    source_version: int = SOURCE_VERSION
+    catalogue_version: int
+    configuration_digest: str
+    last_failure_reason: str | None = None
+
+    @property
+    def values(self) -> dict[str, int]:
+        return from_stored(self.counters)
+
+
+class GuardId(Stored):
+    project_id: UUID
+    family: str
+
+
+class Candidate(Stored):
+    """A publication under way: who may make the next rows visible, under which lease generation."""
+
+    generation: int
+    token: str
+    owner: str
+
+
+class Guard(Stored):
+    """Publication guard of a family in a project."""
+
+    id: GuardId = Field(alias="_id")
+    state: State = State.MISSING
+    visible_generation: int = 0
+    visible_token: str = ""
+    family_write_epoch: int = 0
+    active_fence_count: int = 0
+    candidate: Candidate | None = None
+    version: int = 0
+
+
+class Receipt(Stored):
+    """Evidence that one source operation committed, unique by (project, namespace, operation id)."""
+
+    project_id: UUID
+    operation_namespace: str
+    operation_id: str
+    expected_source_revision: int
+    committed_source_before_revision: int
+    committed_source_after_revision: int
+    source_digest: str
+    source_aggregate_id: UUID
+    has_trusted_source_identity: bool
+    created_at_utc: UtcTime
+    observed_at_utc: UtcTime
+    is_pinned: bool = False
+
+
+class DeltaKind(StrEnum):
+    OPERATION = "Operation"
+    PUBLICATION = "Publication"
+
+
+class Delta(Stored):
+    """One entry of the revision ledger: every advance of the projection revision has at least one."""
+
+    project_id: UUID
+    revision: int
+    record: int
+    kind: DeltaKind
+    operation_namespace: str = ""
+    operation_id: str = ""
+    moves: list[dict[str, Any]] = Field(default_factory=list)
+    observed_at_utc: UtcTime
+
+
+class OutboxSlot(Stored):
+    """Coalesced client invalidation: only the newest revision per family needs delivering."""
+
+    id: GuardId = Field(alias="_id")
+    client_invalidation_revision: int
+    queued_at_utc: UtcTime
+
+
+class Member(Stored):
+    """One live host: a process that may write, read or maintain, and the settings it does so under."""
+
+    id: str = Field(alias="_id")
+    deployment: str
+    host: str
+    pid: int
+    binary_version: str
+    allowlist: list[UUID]
+    writes: bool
+    families: list[str]
+    renewed_at_utc: UtcTime

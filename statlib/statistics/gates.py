@@ -1,0 +1,139 @@
+"""Serving gates: why a bundle is not served from storage. Pure, and asked in one fixed order.
+
+A plausible value never outweighs a failed gate. One failing scope sends the whole bundle to the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from statlib.statistics.documents import (
+    SOURCE_VERSION,
+    STORAGE_VERSION,
+    GlobalControl,
+    Guard,
+    Member,
+    Mode,
+    ProjectControl,
+    Row,
+    State,
+    WriteEpochs,
+)
+from statlib.statistics.reasons import ServeReason
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a row must carry to be current, its family's epoch apart."""
+
+    fleet: int
+    project: int
+    tracking: int
+    catalogue_version: int
+    configuration_digest: str
+
+    def epochs(self, family_epoch: int) -> WriteEpochs:
+        return WriteEpochs(fleet=self.fleet, project=self.project, family=family_epoch, tracking=self.tracking)
+
+
+def stamp_of(fleet: GlobalControl, control: ProjectControl, catalogue_version: int, digest: str) -> Stamp:
+    return Stamp(
+        fleet=fleet.mode_epoch,
+        project=control.opening_count,
+        tracking=fleet.reviewer_tracking_epoch,
+        catalogue_version=catalogue_version,
+        configuration_digest=digest,
+    )
+
+
+def matches(fleet: GlobalControl, control: ProjectControl, catalogue_version: int) -> bool:
+    """The one comparison of stored versions with the fleet's and with this release's."""
+    return (
+        control.storage_version == fleet.storage_version == STORAGE_VERSION
+        and control.source_version == fleet.source_version == SOURCE_VERSION
+        and control.catalogue_version == fleet.catalogue_version == catalogue_version
+    )
+
+
+def project_gate(
+    fleet: GlobalControl,
+    control: ProjectControl | None,
+    *,
+    included: bool,
+    members: Iterable[Member],
+    project: UUID,
+    families: Collection[str],
+    served_families: frozenset[str],
+    catalogue_version: int,
+) -> ServeReason | None:
+    """The gates of a whole bundle: the first closed one, or None."""
+    alive = list(members)
+    checks: tuple[tuple[bool, ServeReason], ...] = (
+        # First, because while the source is half rewritten not even the authoritative value is right.
+        (control is None or not _source_hidden(control), ServeReason.SourceVisibilityFenced),
+        (fleet.mode is Mode.ENABLED, ServeReason.FleetDisabled),
+        (control is not None and control.mode is Mode.ENABLED, ServeReason.ProjectDisabled),
+        (included, ServeReason.NotAllowlisted),
+        (_agree(alive, project, families, served_families), ServeReason.AllowlistInconsistent),
+        (control is not None and matches(fleet, control, catalogue_version), ServeReason.VersionIncompatible),
+        (served_families.issuperset(families), ServeReason.FamilyDisabled),
+    )
+    return next((reason for passed, reason in checks if not passed), None)
+
+
+def guard_gate(guard: Guard | None) -> ServeReason | None:
+    if guard is None or guard.state is not State.FRESH:
+        return ServeReason.GuardNotFresh
+    if guard.active_fence_count:
+        return ServeReason.FenceActive
+    return None
+
+
+def row_gate(row: Row | None, guard: Guard, stamp: Stamp) -> ServeReason | None:
+    """Why this row is not current: also asked by every writer before it moves a row."""
+    if row is None:
+        return ServeReason.RowMissing
+    if row.state is not State.FRESH:
+        return ServeReason.RowNotFresh
+    expected = stamp.epochs(guard.family_write_epoch)
+    if row.write_epochs.tracking != expected.tracking:
+        return ServeReason.TrackingModeChanged
+    if row.write_epochs != expected:
+        return ServeReason.RowEpochOutdated
+    if row.source_version != SOURCE_VERSION or row.catalogue_version != stamp.catalogue_version:
+        return ServeReason.RowVersionIncompatible
+    if row.configuration_digest != stamp.configuration_digest:
+        return ServeReason.ConfigurationChanged
+    return None
+
+
+def scopes_gate(
+    guards: Mapping[str, Guard],
+    rows: Mapping[tuple[str, str], Row],
+    scopes: Mapping[str, Collection[str]],
+    stamp: Stamp,
+) -> ServeReason | None:
+    """The gates of every requested scope, families in the order asked: the first closed one, or None."""
+    for family, wanted in scopes.items():
+        guard = guards.get(family)
+        if (reason := guard_gate(guard)) is not None or guard is None:
+            return reason
+        for scope in wanted:
+            if (reason := row_gate(rows.get((family, scope)), guard, stamp)) is not None:
+                return reason
+    return None
+
+
+def _source_hidden(control: ProjectControl) -> bool:
+    return control.inclusion_recalculation_token is not None or control.definition_rewrite_token is not None
+
+
+def _agree(members: list[Member], project: UUID, families: Collection[str], served: frozenset[str]) -> bool:
+    """Whether every live host keeps statistics of this project and of these families, as this one does.
+
+    A family that this host itself does not serve is FamilyDisabled, not a disagreement.
+    """
+    asked = served.intersection(families)
+    return all(member.writes and project in member.allowlist and asked.issubset(member.families) for member in members)

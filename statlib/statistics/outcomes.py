@@ -1,0 +1,62 @@
+"""What a save answers, and what its failed attempts failed of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from statlib.statistics.arms import Arm
+from statlib.statistics.catalogue import Document
+from statlib.statistics.envelopes import Envelope
+
+
+class Cause(StrEnum):
+    """Why an attempt did not save. ``SOURCE`` conflicts exist without statistics; ``STATISTICS`` ones do not."""
+
+    SOURCE = "SourceConflict"
+    STATISTICS = "StatisticsConflict"
+    LATE = "PreWriteDeadline"
+    UNKNOWN = "UnknownResult"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceWrite:
+    """What a writer changes: top-level fields of the source document with their new BSON values."""
+
+    fields: Mapping[str, Any]
+
+
+class SourceChange(Protocol):
+    """One submission of a domain writer."""
+
+    @property
+    def intent(self) -> Any:
+        """What is submitted, as JSON values: part of the digest."""
+        ...
+
+    def apply(self, source: Document, context: Document, envelope: Envelope) -> SourceWrite:
+        """The write that realises the intent on this state of the source. Pure; may refuse, typed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A committed save: the document is, or was, at ``revision_after`` by it. ``duplicate``: an earlier delivery had
+    committed it. ``leaves_receipt``: its receipt can be counted."""
+
+    operation_id: str
+    namespace: str
+    arm: Arm
+    duplicate: bool
+    leaves_receipt: bool
+    revision_after: int
+    failed_attempts: tuple[Cause, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What one attempt committed."""
+
+    revision_after: int

@@ -1,0 +1,165 @@
+"""The engine's MongoDB filters, updates and pipelines: named pure functions, each predicate written once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from statlib.statistics.catalogue import AnyCatalogue
+from statlib.statistics.documents import (
+    CONTROL,
+    GLOBAL_CONTROL,
+    GLOBAL_ID,
+    GUARD,
+    MEMBER,
+    RECEIPT,
+    RECEIPT_RETIREMENT,
+    ROW,
+    Row,
+)
+from statlib.statistics.envelopes import Envelope
+
+Pipeline = list[dict[str, Any]]
+
+
+def guard_id(project: UUID, family: str) -> dict[str, Any]:
+    return {"ProjectId": project, "Family": family}
+
+
+def lease_id(project: UUID, family: str, scope: str) -> dict[str, Any]:
+    return {"ProjectId": project, "Family": family, "Scope": scope}
+
+
+def retirement_id(envelope: Envelope) -> dict[str, Any]:
+    return {
+        "ProjectId": envelope.project,
+        "SourceAggregateId": envelope.aggregate,
+        "OperationNamespace": envelope.namespace,
+    }
+
+
+def one(collection: str, document_id: Any, as_: str) -> dict[str, Any]:
+    """A look-up of one document by a constant id, as an array of at most one."""
+    return {"$lookup": {"from": collection, "pipeline": [{"$match": {"_id": document_id}}], "as": as_}}
+
+
+def load_source(catalogue: AnyCatalogue, project: UUID, aggregate: UUID, now: Any) -> Pipeline:
+    """A source document with everything that a save decides by, as one command."""
+    return [
+        {"$match": {"_id": aggregate, "ProjectId": project}},
+        {"$project": {"Source": "$$ROOT", "Now": now}},
+        one(GLOBAL_CONTROL, GLOBAL_ID, "Fleet"),
+        one(CONTROL, project, "Control"),
+        one(catalogue.context_collection, project, "Context"),
+    ]
+
+
+def with_receipts(envelope: Envelope) -> Pipeline:
+    """Stages that add the receipts of the envelope's stream, and what was retired of it."""
+    stream = {"$gte": f"{envelope.stream}:", "$lt": f"{envelope.stream};"}  # ';' follows ':'
+    receipts = {
+        "$match": {
+            "ProjectId": envelope.project,
+            "OperationNamespace": envelope.namespace,
+            "OperationId": stream,
+        }
+    }
+    return [
+        {"$lookup": {"from": RECEIPT, "pipeline": [receipts], "as": "Receipts"}},
+        one(RECEIPT_RETIREMENT, retirement_id(envelope), "Retirement"),
+    ]
+
+
+def project_state(catalogue: AnyCatalogue, project: UUID, families: Iterable[str], now: Any) -> Pipeline:
+    """On the control collection: a project's control, guards and context, and the fleet's control.
+
+    For transactions and rebuilds; the reader has its own, one-command form.
+    """
+    guards = [guard_id(project, family) for family in families]
+    return [
+        {"$match": {"_id": project}},
+        {"$project": {"Control": "$$ROOT", "Now": now}},
+        one(GLOBAL_CONTROL, GLOBAL_ID, "Fleet"),
+        one(catalogue.context_collection, project, "Context"),
+        {"$lookup": {"from": GUARD, "pipeline": [{"$match": {"_id": {"$in": guards}}}], "as": "Guards"}},
+    ]
+
+
+def visible_rows(project: UUID, scopes: Mapping[str, Sequence[str] | None]) -> dict[str, Any]:
+    """Filter for published rows: per family its scopes, or None for all of them.
+
+    One scope has one published row, since each publication deletes the one before it.
+    """
+    branches = [
+        {"Family": family} if wanted is None else {"Family": family, "Scope": {"$in": list(wanted)}}
+        for family, wanted in scopes.items()
+    ]
+    chosen = branches[0] if len(branches) == 1 else {"$or": branches}
+    return {"ProjectId": project, **chosen, "IsPublished": True}
+
+
+def bundle(
+    catalogue: AnyCatalogue, project: UUID, scopes: Mapping[str, Sequence[str] | None], live_since: Mapping[str, Any]
+) -> Pipeline:
+    """On the global control: everything that a bundle read needs, as tagged streams with constant predicates.
+
+    Streams, not look-ups: there is no 16 MiB limit on the whole, and each uses its index.
+    """
+
+    def stream(kind: str, collection: str, match: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "$unionWith": {
+                "coll": collection,
+                "pipeline": [{"$match": dict(match)}, {"$project": {"_id": 0, "Kind": kind, "Document": "$$ROOT"}}],
+            }
+        }
+
+    guards = [guard_id(project, family) for family in scopes]
+    return [
+        {"$match": {"_id": GLOBAL_ID}},
+        {"$project": {"_id": 0, "Kind": "fleet", "Document": "$$ROOT"}},
+        stream("control", CONTROL, {"_id": project}),
+        stream("context", catalogue.context_collection, {"_id": project}),
+        stream("guard", GUARD, {"_id": {"$in": guards}}),
+        stream("row", ROW, visible_rows(project, scopes)),
+        stream("member", MEMBER, live_since),
+    ]
+
+
+def row_as_read(row: Row) -> dict[str, Any]:
+    """The row, if nobody changed it since: its last revision moves with every change."""
+    return {
+        "ProjectId": row.project_id,
+        "Family": row.family,
+        "Scope": row.scope,
+        "Generation": row.generation,
+        "Token": row.token,
+        "State": row.state.value,
+        "LastChangedRevision": row.last_changed_revision,
+    }
+
+
+def source_guard(envelope: Envelope, version: int) -> dict[str, Any]:
+    """The compare half of every source write's compare-and-set."""
+    return {"_id": envelope.aggregate, "ProjectId": envelope.project, "Audit.Version": version}
+
+
+def before_deadline(read_at: datetime, deadline_s: float, now: Any) -> dict[str, Any]:
+    """Holds while the server's time is within ``deadline_s`` of ``read_at`` (the server's time of the read).
+
+    The process's own check cannot see that it was frozen after it; the server can.
+    """
+    return {"$expr": {"$lte": [now, {"$add": [read_at, round(deadline_s * 1000)]}]}}
+
+
+def source_update(fields: Mapping[str, Any], now: Any) -> Pipeline:
+    """The set half: the writer's fields, and the version moved by one. What is not named stays as it is."""
+    literal = {name: {"$literal": value} for name, value in fields.items()}
+    return [{"$set": {**literal, "Audit.Version": {"$add": ["$Audit.Version", 1]}, "Audit.LastModified": now}}]
+
+
+def stale_family() -> dict[str, Any]:
+    """Update of a guard that makes every row of the family unservable, whatever its state: the epoch always moves."""
+    return {"$set": {"State": "Stale", "Candidate": None}, "$inc": {"FamilyWriteEpoch": 1, "Version": 1}}
