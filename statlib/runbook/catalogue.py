@@ -14,11 +14,15 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from statlib.kernel.refusals import Fault, Refusal
 from statlib.runbook import books
 from statlib.runbook.parameters import RunbookParameters
 from statlib.runbook.reasons import RunbookReason
+
+if TYPE_CHECKING:  # rendering needs libraries that listing the runbooks does not
+    from statlib.runbook.findings import Derive
 
 ENTRY_POINT_GROUP = "statlib.runbooks"
 NOTEBOOK_FOLDER_VARIABLE = "STATLIB_RUNBOOKS"
@@ -29,13 +33,17 @@ class Runbook:
     """What is known of a runbook without opening its notebook.
 
     ``summary`` is one sentence. ``rollback`` names the runbook that undoes this one; None: it leaves nothing to
-    undo. ``notebook`` is its file; by default ``NAME.ipynb`` in the folder of runbooks.
+    undo. ``confirms`` names the parameter whose value an operator repeats to act; None: the deployment's name.
+    ``findings`` derives what the report says beyond gates. ``notebook`` is the notebook's file; by default
+    ``NAME.ipynb`` in the folder of runbooks.
     """
 
     name: str
     summary: str
     parameters: type[RunbookParameters]
     rollback: str | None = None
+    confirms: str | None = None
+    findings: Derive | None = None
     notebook: Path | None = None
 
     @property

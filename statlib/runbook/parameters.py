@@ -8,35 +8,19 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast, get_args
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretBytes, SecretStr, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from statlib.kernel.refusals import Fault, Refusal
+from statlib.runbook.credentials import carries_credential, names_credential, types_credential
 from statlib.runbook.reasons import RunbookReason
-
-_SECRET_NAME = re.compile(
-    r"passw(or)?d|passphrase|secret|credential|bearer|api_?key|access_?key|private_?key|auth_?key"
-    r"|(^|_)(pwd|token|jwt|cookie)($|_)",
-    re.IGNORECASE,
-)
-_SECRET_VALUE = re.compile(
-    r"[a-z][a-z0-9+.-]*://[^\s/@:]*:[^\s/@]+@"  # a URI with a password in it
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"  # a JSON web token
-    r"|\b(bearer|basic)\s+[\w+/=.~-]{16,}"
-    r"|\b(AKIA|ASIA)[0-9A-Z]{16}\b"
-    r"|\b(gh[oprsu]_|github_pat_|glpat-|xox[abprs]-|sk-|pypi-)[\w-]{16,}"
-    r"|\b(password|passwd|pwd|secret|token|api_?key)\s*[=:]\s*\S+",
-    re.IGNORECASE,
-)
 
 
 class RunbookParameters(BaseModel):
@@ -51,7 +35,7 @@ class RunbookParameters(BaseModel):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         for name, field in cls.model_fields.items():
-            if _SECRET_NAME.search(name) or _holds_secret_type(field.annotation):
+            if names_credential(name) or types_credential(field.annotation):
                 raise Fault(
                     f"{cls.__name__}.{name} would put a credential into reports",
                     remedy="Read it from the settings instead.",
@@ -63,6 +47,11 @@ class ActingParameters(RunbookParameters):
 
     apply: bool = Field(default=False, description="act; otherwise stop after the dry run")
     confirm: str = Field(default="", max_length=200, description="to act: the name of the deployment, repeated")
+
+
+def may_act(parameters: RunbookParameters) -> bool:
+    """False: the run stops after its dry run. A runbook that never acts is never dry."""
+    return parameters.apply if isinstance(parameters, ActingParameters) else True
 
 
 P = TypeVar("P", bound=RunbookParameters)
@@ -93,7 +82,7 @@ def parse_parameters(
     """
     typed: dict[str, object] = {name: value for name, value in given.items() if name not in (text or {})}
     written = dict(text or {})
-    _refuse_secrets({**typed, **written}, tuple(secret for secret in secrets if len(secret) >= 6))
+    _refuse_secrets({**typed, **written}, tuple(secrets))
     _refuse_unknown(model, [*typed, *written])
     wrong: list[str] = []
     values: dict[str, object] = {}
@@ -117,9 +106,9 @@ def read_parameters_file(path: Path) -> dict[str, object]:
         raise Refusal(RunbookReason.ParameterFileUnreadable, f"{path}: {error}") from error
 
 
-def plain_parameters(parameters: RunbookParameters) -> dict[str, object]:
+def plain_parameters(parameters: RunbookParameters) -> dict[str, JsonValue]:
     """JSON values of every parameter, defaults included: what a notebook is given and a report stores."""
-    return cast(dict[str, object], parameters.model_dump(mode="json"))
+    return parameters.model_dump(mode="json")
 
 
 def describe_parameters(model: type[RunbookParameters]) -> tuple[ParameterHelp, ...]:
@@ -130,17 +119,8 @@ def describe_parameters(model: type[RunbookParameters]) -> tuple[ParameterHelp, 
     )
 
 
-def looks_secret(text: str) -> bool:
-    """True if the text has the shape of a credential. A rule of thumb: it knows shapes, not meanings."""
-    return bool(_SECRET_VALUE.search(text))
-
-
 def _refuse_secrets(given: Mapping[str, object], known: tuple[str, ...]) -> None:
-    def carries(value: object) -> bool:
-        text = value if isinstance(value, str) else json.dumps(to_jsonable_python(value, fallback=str))
-        return looks_secret(text) or any(secret in text for secret in known)
-
-    found = [name for name, value in given.items() if _SECRET_NAME.search(name) or carries(value)]
+    found = [name for name, value in given.items() if names_credential(name) or carries_credential(value, known)]
     if found:
         raise Refusal(RunbookReason.ParameterSecret, f"{', '.join(found)} would carry a credential")
 
@@ -213,13 +193,9 @@ def _first_problem(error: ValidationError) -> str:
 def _problem_text(problem: Any) -> str:
     where = ".".join(str(part) for part in problem["loc"])
     message = str(problem["msg"])
-    message = message.removeprefix("Value error, ")
+    message = message.removeprefix("Value error, ").replace("Input should be", "must be")
     message = message[:1].lower() + message[1:]
     return f"{where}: {message}" if where else message
-
-
-def _holds_secret_type(annotation: Any) -> bool:
-    return annotation in (SecretStr, SecretBytes) or any(_holds_secret_type(part) for part in get_args(annotation))
 
 
 def _type_text(field: FieldInfo) -> str:

@@ -1,0 +1,182 @@
+"""The account of a run: its journal, notebook and gates brought together as the report shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import nbformat
+
+from statlib import __version__
+from statlib.evidence.entries import CaptureData, Entry, EntryKind, StepOutcome
+from statlib.evidence.verdicts import Verdict
+from statlib.runbook import report as page
+from statlib.runbook.archive import RunFolder
+from statlib.runbook.catalogue import Runbook
+from statlib.runbook.conclusion import Conclusion
+from statlib.runbook.findings import Findings
+from statlib.runbook.fragments import Value
+from statlib.runbook.look.outputs import CellOutput
+
+UNSIGNED = (
+    "The chain and the manifest show that nothing was damaged. They do not hold against somebody who rewrites the "
+    "whole folder consistently: that takes a signature, or the head as the database recorded it."
+)
+
+
+def account_for(
+    runbook: Runbook,
+    folder: RunFolder,
+    entries: Sequence[Entry],
+    conclusion: Conclusion,
+    *,
+    findings: Findings,
+    environment: Mapping[str, str],
+) -> page.Report:
+    """The report's content. ``entries`` is the whole journal, its RunClosed included."""
+    started = next(entry for entry in entries if entry.kind is EntryKind.RunStarted)
+    parameters: Any = started.data["parameters"]
+    halted = conclusion.halted
+    return page.Report(
+        runbook=runbook.name,
+        run_id=folder.run_id,
+        deployment=str(started.data.get("deployment", "")),
+        started=started.at,
+        ended=entries[-1].at,
+        principal=str(started.data.get("principal", "")),
+        capability=str(started.data.get("capability", "")),
+        applied=started.data["apply"] is True,
+        verdict=conclusion.verdict,
+        lead=findings.lead or _lead(conclusion),
+        integrity=_integrity(folder, entries),
+        subject=findings.subject,
+        rehearsal=_rehearsal(conclusion),
+        halt=page.Halt(halted.cause, halted.detail, halted.remedy, halted.at_step) if halted else None,
+        highlights=findings.highlights,
+        next_steps=tuple(_next_steps(runbook, folder, conclusion)),
+        gates=conclusion.gates,
+        figures=findings.figures,
+        timeline=tuple(_timeline(entries)),
+        provenance=findings.provenance,
+        parameters=tuple((name, _value(value)) for name, value in parameters.items()),
+        environment=tuple(environment.items()),
+        cells=tuple(_cells(folder, entries)),
+        version=__version__,
+        figure_of_gate=findings.figure_of_gate,
+    )
+
+
+def _lead(conclusion: Conclusion) -> str:
+    failed = [gate for gate in conclusion.gates if not gate.passed]
+    match conclusion.verdict:
+        case Verdict.DRY_RUN_ONLY:
+            return "Nothing was changed: the run stopped after its dry run, because it was not told to act."
+        case Verdict.FAILED if not conclusion.gates:
+            return "The run acted, but left no captures that a gate could be derived from."
+        case Verdict.FAILED:
+            return f"{len(failed)} of {len(conclusion.gates)} gates failed: {', '.join(gate.title for gate in failed)}."
+        case Verdict.SOAK_PASSED | Verdict.REHEARSAL_PASSED:
+            return f"All {len(conclusion.gates)} gates held."
+        case _:
+            return "No gate was derived, because the run did not get that far."
+
+
+def _rehearsal(conclusion: Conclusion) -> str:
+    return "the window was shorter than seven days, or the clock was advanced" if conclusion.rehearsal else ""
+
+
+def _next_steps(runbook: Runbook, folder: RunFolder, conclusion: Conclusion) -> Iterator[page.NextStep]:
+    if conclusion.verdict is Verdict.DRY_RUN_ONLY:
+        yield page.NextStep(
+            "Act",
+            "When the dry run shows what you want.",
+            f"statlib runbook run {runbook.name} -p apply=true -p confirm=…",
+        )
+    elif conclusion.halted is not None and conclusion.halted.remedy:
+        yield page.NextStep(conclusion.halted.remedy)
+    elif conclusion.verdict is Verdict.FAILED:
+        yield page.NextStep("Look at the failed gates and their raw captures before running again.")
+    if runbook.rollback is not None and conclusion.verdict not in (Verdict.DRY_RUN_ONLY, Verdict.REFUSED):
+        yield page.NextStep("Undo it, if need be.", "", f"statlib runbook run {runbook.rollback}")
+    yield page.NextStep("Check that this report is what the evidence says.", "", verify_command(folder))
+
+
+def verify_command(folder: RunFolder) -> str:
+    return f"statlib evidence verify {folder.archive.name}/{folder.runbook}/{folder.name}"
+
+
+def _integrity(folder: RunFolder, entries: Sequence[Entry]) -> page.Integrity:
+    files = [page.BundleFile("report.html", None), page.BundleFile("notebook.ipynb", folder.notebook.stat().st_size)]
+    for entry in entries:
+        if entry.kind is EntryKind.Capture:
+            data = CaptureData.model_validate(entry.data)
+            files.append(page.BundleFile(f"evidence/{data.file}", data.size_bytes, data.sha256))
+    return page.Integrity(entries[-1].hash, verify_command(folder), UNSIGNED, files=tuple(files))
+
+
+def _timeline(entries: Sequence[Entry]) -> Iterator[page.TimelineStep]:
+    opened: Entry | None = None
+    events: list[page.StepEvent] = []
+    for entry in entries:
+        match entry.kind:
+            case EntryKind.StepStarted:
+                opened, events = entry, []
+            case EntryKind.Note if opened is not None:
+                events.append(page.StepEvent(entry.at, str(entry.data["text"])))
+            case EntryKind.StepClosed if opened is not None:
+                yield _timed(opened, entry, tuple(events))
+                opened = None
+    if opened is not None:
+        yield page.TimelineStep(str(opened.data["step"]), opened.at, None, None, "", tuple(events))
+
+
+def _timed(opened: Entry, closed: Entry, events: tuple[page.StepEvent, ...]) -> page.TimelineStep:
+    seconds: Any = closed.data.get("seconds")
+    return page.TimelineStep(
+        str(closed.data["step"]),
+        opened.at,
+        float(seconds) if isinstance(seconds, int | float) else None,
+        StepOutcome(str(closed.data["outcome"])),
+        str(closed.data.get("why") or ""),
+        events,
+    )
+
+
+def _cells(folder: RunFolder, entries: Sequence[Entry]) -> Iterator[page.ReportCell]:
+    executed = {str(entry.data["cell"]) for entry in entries if entry.kind is EntryKind.CellExecuted}
+    notebook: Any = nbformat.read(folder.notebook, as_version=4)  # type: ignore[no-untyped-call]
+    prose, number = "", 0
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            prose = f"{prose}\n\n{cell.source}" if prose else str(cell.source)
+        elif cell.cell_type == "code" and cell.source.strip():
+            number += 1
+            yield page.ReportCell(
+                number=number,
+                title=_title(prose) or f"Cell {number}",
+                code=cell.source,
+                prose=prose,
+                outputs=tuple(_outputs(cell)),
+                duration_s=cell.metadata.get("papermill", {}).get("duration"),
+                executed=cell.id in executed,
+            )
+            prose = ""
+
+
+def _title(prose: str) -> str:
+    return next((line.lstrip("#").strip() for line in prose.splitlines() if line.startswith("#")), "")
+
+
+def _outputs(cell: Any) -> Iterator[CellOutput]:
+    for output in cell.outputs:
+        if output.output_type == "stream":
+            yield CellOutput(str(output.text))
+        elif output.output_type == "error":
+            yield CellOutput(f"{output.ename}: {output.evalue}")
+        elif output.output_type in ("display_data", "execute_result"):
+            data = output.data
+            yield CellOutput(str(data.get("text/plain", "")), str(data.get("text/html", "")))
+
+
+def _value(value: Any) -> Value:
+    return value if value is None or isinstance(value, str | int | float) else str(value)

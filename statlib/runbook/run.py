@@ -1,0 +1,104 @@
+"""The run: what a notebook holds on to, from its first cell to its last.
+
+``begin`` opens it, ``step`` and ``act`` take its steps, ``close`` ends it. Executed headless, the run folder
+exists before the kernel does, and whoever executes the notebook derives the verdict and seals the folder;
+opened in JupyterLab, the run makes its own folder and ``close`` does both.
+
+Invariant: nothing is acted upon without ``apply=True`` and the name of what is acted upon repeated in
+``confirm``; and the parameters on record are those that the notebook really used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from uuid import UUID, uuid5
+
+from statlib.evidence.captures import Captures
+from statlib.evidence.entries import EntryKind
+from statlib.evidence.journal import Journal
+from statlib.kernel.refusals import Refusal
+from statlib.kernel.settings import Settings, load_settings
+from statlib.runbook.archive import RunFolder, run_at
+from statlib.runbook.catalogue import Runbook, find_runbook
+from statlib.runbook.confirmation import require_confirmation
+from statlib.runbook.credentials import credentials_in
+from statlib.runbook.fragments import StatusLine
+from statlib.runbook.look import shapes
+from statlib.runbook.parameters import RunbookParameters, may_act, parse_parameters, plain_parameters
+from statlib.runbook.reasons import RunbookReason
+from statlib.runbook.steps import Step, Steps
+
+RUN_FOLDER_VARIABLE = "STATLIB_RUN_FOLDER"  # set for the kernel by whoever executes the notebook headless
+
+_REQUESTS = UUID("0b5c4f0e-6a0e-5c8d-9c55-9d1f0c6d1b52")  # namespace of the request ids of runs
+
+A = ParamSpec("A")
+R = TypeVar("R")
+
+
+class Run:
+    """One run of a runbook, as its notebook sees it."""
+
+    def __init__(self, runbook: Runbook, folder: RunFolder, parameters: RunbookParameters, settings: Settings) -> None:
+        self.runbook = runbook
+        self.folder = folder
+        self.parameters = parameters
+        self.settings = settings
+        self.journal = Journal(folder.journal, clock=settings.time)
+        self.captures = Captures(folder.evidence, self.journal)
+        self._steps: Steps[Run] = Steps(self.journal, self, apply=may_act(parameters))
+
+    @property
+    def run_id(self) -> str:
+        return self.folder.run_id
+
+    def step(self, name: str, function: Callable[Concatenate[Run, A], R], *args: A.args, **inputs: A.kwargs) -> Step[R]:
+        """Call ``function(run, …)`` once in this run's life; see ``Steps.take`` for what it must be like."""
+        return self._steps.take(name, function, acting=False, args=args, inputs=inputs)
+
+    def act(self, name: str, function: Callable[Concatenate[Run, A], R], *args: A.args, **inputs: A.kwargs) -> Step[R]:
+        """As ``step``, for what changes something: in a dry run neither it nor any later step is taken."""
+        return self._steps.take(name, function, acting=True, args=args, inputs=inputs)
+
+    def request_id(self, step: str) -> UUID:
+        """The same for the same step of the same run, so that a repeated call is known for what it is."""
+        return uuid5(_REQUESTS, f"{self.run_id}/{step}")
+
+    def note(self, text: str) -> None:
+        """Put a sentence on record."""
+        self.journal.append(EntryKind.Note, text=text)
+
+    def close(self) -> StatusLine:
+        """End the run. What it ended as is derived from the evidence, after the last cell."""
+        self.journal.append(EntryKind.Note, text="The notebook closed its run.", closing=True)
+        return StatusLine(
+            shapes.PENDING, "Closed", "the verdict is derived from the evidence when the last cell has executed"
+        )
+
+
+def begin(name: str, /, **given: Any) -> Run:
+    """Open the run of runbook ``name`` with the values of the notebook's parameters cell.
+
+    Refuses what ``parse_parameters`` and ``require_confirmation`` refuse, and RunDiffers if the notebook uses
+    other parameters than those that the run was started with.
+    """
+    runbook = find_runbook(name)
+    settings = load_settings()
+    parameters = parse_parameters(runbook.parameters, given, secrets=credentials_in(settings))
+    require_confirmation(runbook, parameters, settings)
+    if folder := os.environ.get(RUN_FOLDER_VARIABLE):
+        return _headless(runbook, run_at(Path(folder)), parameters, settings)
+    raise NotImplementedError
+
+
+def _headless(runbook: Runbook, folder: RunFolder, parameters: RunbookParameters, settings: Settings) -> Run:
+    run = Run(runbook, folder, parameters, settings)
+    started = next((entry for entry in run.journal.entries if entry.kind is EntryKind.RunStarted), None)
+    if started is None or started.data["runbook"] != runbook.name:
+        raise Refusal(RunbookReason.RunDiffers, f"{folder.path} was not prepared for {runbook.name}")
+    if started.data["parameters"] != plain_parameters(parameters):
+        raise Refusal(RunbookReason.RunDiffers, "the notebook uses other parameters than the run was given")
+    return run

@@ -1,0 +1,107 @@
+"""The end of a run: its verdict on record, its report written, its folder sealed and published.
+
+The order is what makes a half-finished end harmless: steps are closed, then gates and the verdict enter the
+journal, then the report is written, then everything is sealed, and only then does the folder take its final
+name. Whatever dies in between leaves a working folder, which no reader takes for a run.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from statlib import __version__
+from statlib.evidence.bundle import seal
+from statlib.evidence.capture_reader import CaptureReader
+from statlib.evidence.captures import Captures
+from statlib.evidence.closing import close_run
+from statlib.evidence.entries import EntryKind, StepOutcome, open_steps
+from statlib.evidence.journal import Journal
+from statlib.evidence.verdicts import Verdict
+from statlib.runbook.account import account_for
+from statlib.runbook.archive import RunFolder
+from statlib.runbook.catalogue import Runbook
+from statlib.runbook.conclusion import Conclusion, Ending, Halted, conclude
+from statlib.runbook.findings import Findings
+from statlib.runbook.parameters import RunbookParameters, may_act, plain_parameters
+from statlib.runbook.report import render_report
+from statlib.runbook.steps import INTERRUPTED
+
+_NAMED_PACKAGES = ("pymongo", "papermill", "nbclient", "ipykernel")
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """A sealed and published run. ``path`` is its final folder."""
+
+    run_id: str
+    path: Path
+    conclusion: Conclusion
+
+    @property
+    def exit_code(self) -> int:
+        return self.conclusion.verdict.exit_code
+
+
+def end_run(
+    runbook: Runbook, folder: RunFolder, parameters: RunbookParameters, journal: Journal, ending: Ending
+) -> EndedRun:
+    """Conclude the run in its working folder, whose notebook is in place and which nobody else writes to any more."""
+    Captures(folder.evidence, journal).recover()
+    conclusion = _record(journal, folder, ending, applied=may_act(parameters))
+    entries = journal.entries
+    findings = Findings()
+    if runbook.findings is not None:
+        findings = runbook.findings(CaptureReader(folder.evidence, entries), parameters)
+    environment = {**environment_facts(), **findings.environment}
+    report = account_for(runbook, folder, entries, conclusion, findings=findings, environment=environment)
+    folder.report.write_text(render_report(report), encoding="utf-8")
+    seal(
+        folder.working,
+        parameters=plain_parameters(parameters),
+        environment=environment,
+        verdict=conclusion.verdict,
+        journal_head=journal.head,
+    )
+    return EndedRun(folder.run_id, folder.publish(), conclusion)
+
+
+def environment_facts() -> Mapping[str, str]:
+    """What ran it: versions, and the kind of machine; never its name or its folders."""
+    facts = {
+        "statlib": __version__,
+        "Python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
+    }
+    for name in _NAMED_PACKAGES:
+        try:
+            facts[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return facts
+
+
+def _record(journal: Journal, folder: RunFolder, ending: Ending, *, applied: bool) -> Conclusion:
+    entries = journal.entries
+    conclusion = conclude(entries, CaptureReader(folder.evidence, entries), ending, applied=applied)
+    if (halted := conclusion.halted) is not None:
+        _record_halt(journal, halted)
+    close_run(journal, gates=conclusion.gates, verdict=conclusion.verdict)
+    return conclusion
+
+
+def _record_halt(journal: Journal, halted: Halted) -> None:
+    """Close what is open, and say why, in the words that the verdict rests on."""
+    for step in open_steps(journal.entries):
+        why = f"{INTERRUPTED}: {halted.cause}"
+        journal.append(EntryKind.StepClosed, step=step, outcome=StepOutcome.FAILED.value, seconds=None, why=why)
+    match halted.verdict:
+        case Verdict.INTERRUPTED:
+            journal.append(EntryKind.Interrupted, by=halted.cause, detail=halted.detail)
+        case Verdict.REFUSED if not halted.at_step:
+            journal.append(EntryKind.Refused, reason=halted.cause, detail=halted.detail, remedy=halted.remedy)
+        case _:
+            journal.append(EntryKind.Note, text=f"{halted.cause}: {halted.detail}")
