@@ -88,8 +88,8 @@ def test_a_load_that_is_cut_off_between_batches_is_completed_by_repeating_it(
     mongo: Mongo, simulated: LoadedReview
 ) -> None:
     def cut_off_the_second_batch() -> None:
-        # The first update stores the project, the second and third the two batches of studies.
-        with fail_command(mongo.client, ["update"], error_code=2, skip=2):
+        # The project is stored by findAndModify, each batch of studies by one update.
+        with fail_command(mongo.client, ["update"], error_code=2, skip=1):
             store(simulated, mongo, before_studies=nothing)
 
     with pytest.raises(Exception, match="failCommand"):
@@ -97,6 +97,23 @@ def test_a_load_that_is_cut_off_between_batches_is_completed_by_repeating_it(
     assert len(stored_studies(mongo, simulated.project)) == BATCH_STUDIES_MAX
     again = store(simulated, mongo, before_studies=nothing)
     assert again == StoredReview(simulated.project.id, False, 20, BATCH_STUDIES_MAX)
+
+
+def test_a_batch_without_majority_is_a_fault_and_not_a_success(mongo: Mongo, simulated: LoadedReview) -> None:
+    with (
+        fail_command(mongo.client, ["update"], write_concern_error=64, times=1),
+        pytest.raises(Fault, match="not all studies could be stored"),
+    ):
+        store(simulated, mongo, before_studies=nothing)
+
+
+def test_a_study_that_cannot_be_inserted_is_a_fault_and_never_counted_as_present(
+    mongo: Mongo, simulated: LoadedReview
+) -> None:
+    mongo.collection(STUDIES).create_index("SourceKey", unique=True)
+    mongo.collection(STUDIES).insert_one({"_id": "another", "SourceKey": simulated.studies[0].to_bson()["SourceKey"]})
+    with pytest.raises(Fault, match="not all studies could be stored"):
+        store(simulated, mongo, before_studies=nothing)
 
 
 def test_another_provenance_under_the_same_id_is_refused_and_nothing_written(mongo: Mongo) -> None:

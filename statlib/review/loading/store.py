@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from pymongo import UpdateOne
+from pymongo import ReturnDocument, UpdateOne
 from pymongo.errors import BulkWriteError
 
 from statlib.kernel.refusals import Fault, Refusal
@@ -62,33 +62,41 @@ def per_study_order(events: Iterable[DecisionEvent]) -> dict[UUID, list[Decision
 
 def _store_project(project: Project, mongo: Mongo) -> tuple[Project, bool]:
     """(the project as stored, whether this call inserted it)"""
-    collection = mongo.collection(PROJECTS)
-    result = collection.update_one({"_id": project.id}, {"$setOnInsert": _without_id(project)}, upsert=True)
-    found = collection.find_one({"_id": project.id})
+    found = mongo.collection(PROJECTS).find_one_and_update(
+        {"_id": project.id}, {"$setOnInsert": _without_id(project)}, upsert=True, return_document=ReturnDocument.BEFORE
+    )
     if found is None:
-        raise Fault(f"project {project.id} disappeared while it was loaded", remedy="Load it again.")
+        return project, True
     stored = Project.from_bson(found)
     if stored.provenance != project.provenance:
         raise Refusal(
             LoadReason.ProjectConflict,
             f"project {project.name!r} ({project.id}) is stored with another provenance: {stored.provenance.source}",
         )
-    return stored, result.upserted_id is not None
+    return stored, False
 
 
 def _store_studies(studies: Sequence[Study], mongo: Mongo) -> int:
     """Insert those that are not there yet; returns how many."""
-    writes: list[UpdateOne] = [
-        UpdateOne({"_id": study.id}, {"$setOnInsert": _without_id(study)}, upsert=True) for study in studies
-    ]
+    writes = [UpdateOne({"_id": study.id}, {"$setOnInsert": _without_id(study)}, upsert=True) for study in studies]
+    collection = mongo.collection(STUDIES)
+    inserted = 0
     try:
-        return mongo.collection(STUDIES).bulk_write(writes, ordered=False).upserted_count
+        try:
+            return collection.bulk_write(writes, ordered=False).upserted_count
+        except BulkWriteError as error:
+            if not _only_lost_races(error):
+                raise
+            inserted = int(error.details["nUpserted"])
+        # Another load inserted some of them in the same moment: the second time they are simply found.
+        return inserted + collection.bulk_write(writes, ordered=False).upserted_count
     except BulkWriteError as error:
-        # Two loads of the same review may insert one study at once; the loser finds it present, which is all it wants.
-        details: dict[str, Any] = dict(error.details)
-        if details["writeConcernErrors"] or any(e["code"] != _DUPLICATE_KEY for e in details["writeErrors"]):
-            raise Fault("studies could not be stored", remedy="Load again; what was stored stays.") from error
-        return int(details["nUpserted"])
+        raise Fault("not all studies could be stored", remedy="Load again: what was stored stays.") from error
+
+
+def _only_lost_races(error: BulkWriteError) -> bool:
+    details = error.details
+    return not details["writeConcernErrors"] and all(e["code"] == _DUPLICATE_KEY for e in details["writeErrors"])
 
 
 def _without_id(document: Project | Study) -> dict[str, Any]:

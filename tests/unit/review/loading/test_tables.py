@@ -113,3 +113,9 @@ def test_headers_refuses_what_is_no_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(Refusal) as raised:
         headers(tmp_path / name)
     assert raised.value.reason is LoadReason.ExportUnreadable
+
+
+def test_a_header_that_is_utf_16_stops_the_whole_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("a,b\n".encode("utf-16"))
+    with pytest.raises(Refusal, match="UTF-16"):
+        headers(tmp_path)
