@@ -44,11 +44,14 @@ def fail_command(
     times: int | None = None,
     skip: int | None = None,
     app_name: str | None = None,
+    namespace: str | None = None,
 ) -> Iterator[FailPoint]:
     """Make the current primary fail or delay the named commands while the block runs.
 
     ``times`` stops after that many, ``skip`` lets that many pass first; one of the two at most. ``app_name``
-    spares every client but the one connected under that name. The server it was set on, and no other, is
+    spares every client but the one connected under that name, ``namespace`` ("database.collection") every other
+    collection; without it ``find`` also hits the find by which the server itself looks up a session that sends
+    its first retryable write. The server it was set on, and no other, is
     reset at the end, even if the primary has moved. A server that died meanwhile has forgotten it anyway.
     """
     if times is not None and skip is not None:
@@ -64,6 +67,8 @@ def fail_command(
         data |= {"blockConnection": True, "blockTimeMS": block_ms}
     if app_name is not None:
         data["appName"] = app_name
+    if namespace is not None:
+        data["namespace"] = namespace
     mode: Any = "alwaysOn"
     if times is not None:
         mode = {"times": times}

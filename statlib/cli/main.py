@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from statlib.cli.output import plain, wants_json
-from statlib.kernel.refusals import EXIT_FAULT, Fault, Refusal, RefusalKind
+from statlib.kernel.refusals import EXIT_FAULT, Fault, Reason, Refusal, RefusalKind
 
 EXIT_USAGE = 2
 TRACEBACK_VARIABLE = "STATLIB_TRACEBACK"
@@ -38,6 +38,12 @@ EXTRA_OF_MODULE = {
 }
 
 
+class CliReason(Reason):
+    """Refusals of the command line itself."""
+
+    ExtraMissing = (RefusalKind.NOT_FOUND, "Install the extra with the command shown, then try again.")
+
+
 class Entry(NamedTuple):
     """A command: where it is (``module:attribute``) and the line that ``statlib --help`` shows for it."""
 
@@ -49,6 +55,7 @@ COMMANDS: dict[str, Entry] = {
     "up": Entry("statlib.cli.local:up", "Start the data folder's MongoDB replica set."),
     "down": Entry("statlib.cli.local:down", "Stop it; its data stays."),
     "status": Entry("statlib.cli.local:status", "Show whether it runs, and where."),
+    "runbook": Entry("statlib.cli.runbook:runbook", "List, show and run runbooks."),
     "load": Entry("statlib.cli.load:load", "Load a real or a simulated review."),
 }
 
@@ -68,7 +75,7 @@ class LazyGroup(click.Group):
         except ModuleNotFoundError as error:
             if (extra := EXTRA_OF_MODULE.get((error.name or "").partition(".")[0])) is None:
                 raise
-            raise click.ClickException(f"this needs an extra: pip install 'statlib[{extra}]'") from error
+            raise Refusal(CliReason.ExtraMissing, f"{cmd_name} needs: pip install 'statlib[{extra}]'") from error
         if not isinstance(command, click.Command):
             raise TypeError(f"{entry.target} is not a command")
         return command

@@ -138,4 +138,4 @@ def _what_is_missing(path: Path, stderr: str) -> str:
         )
         missing.update(re.findall(r"([\w.+-]+) => not found", listed.stdout))
     packages = sorted({PACKAGE_OF_LIBRARY.get(library, library) for library in missing})
-    return f"{path} needs {', '.join(sorted(missing))}: sudo apt-get install -y {' '.join(packages)}"
+    return f"{path} needs {', '.join(sorted(missing))}; install with: apt-get install {' '.join(packages)}"

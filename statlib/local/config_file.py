@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from pathlib import Path
-from typing import cast
+from typing import Any
 from uuid import UUID
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import Table
 
 from statlib.kernel.refusals import Refusal, SettingsReason
 from statlib.local.reasons import LocalReason
@@ -53,10 +52,13 @@ def add_to_allowlist(data_dir: Path, project_id: UUID) -> bool:
         raise Refusal(LocalReason.NotEmbedded, f"{path} does not exist")
     document = _read(path)
     statistics = _section(document, "statistics")
-    allowlist = [str(entry) for entry in statistics.get("allowlist", [])]
-    if project_id in {UUID(entry) for entry in allowlist}:
+    try:
+        allowed = {UUID(str(entry)) for entry in statistics.get("allowlist", [])}
+    except ValueError as error:
+        raise Refusal(SettingsReason.SettingsInvalid, f"{path}: statistics.allowlist holds what is no id") from error
+    if project_id in allowed:
         return False
-    statistics["allowlist"] = sorted([*allowlist, str(project_id)])
+    statistics["allowlist"] = sorted(str(entry) for entry in {*allowed, project_id})
     _replace(path, document)
     return True
 
@@ -72,10 +74,11 @@ def _read(path: Path) -> tomlkit.TOMLDocument:
         raise Refusal(SettingsReason.SettingsInvalid, f"{path} is not TOML: {error}") from error
 
 
-def _section(document: tomlkit.TOMLDocument, name: str) -> Table:
-    if name not in document:
-        document[name] = tomlkit.table()
-    return cast(Table, document[name])
+def _section(document: tomlkit.TOMLDocument, name: str) -> MutableMapping[str, Any]:
+    section = document.setdefault(name, tomlkit.table())
+    if not isinstance(section, MutableMapping):
+        raise Refusal(SettingsReason.SettingsInvalid, f"{name} is not a table")
+    return section
 
 
 def _replace(path: Path, document: tomlkit.TOMLDocument) -> None:

@@ -84,12 +84,13 @@ def up(settings: Settings, *, families: Iterable[str] = ()) -> Up:
         server = _set(folder, binary, process.port_of(found))
         server.start()
         config = config_file.write_embedded(folder, uri=server.uri, database=settings.mongo.database, families=families)
+        answered = _asked(server.nodes[0])
     return Up(
         outcome=outcome,
         uri=server.uri,
         port=server.nodes[0].port,
         pid=found.pid,
-        version=_version(server.nodes[0]) or binary.version_text,
+        version=answered.version if answered else binary.version_text,
         config=config,
     )
 
@@ -100,24 +101,24 @@ def down(settings: Settings, *, grace_s: float = STOP_GRACE_S) -> bool:
     if not folder.is_dir():
         return False
     with _locked(folder):
-        return process.stop(_dbpath(folder), grace_s=grace_s)
+        return process.stop(_dbpath(folder), grace_s=grace_s) > 0
 
 
 def status(settings: Settings) -> LocalStatus:
-    """The folder's server as it is now; changes nothing, waits for nobody."""
+    """The folder's server as it is now. Changes nothing, and does not wait for a server that is frozen."""
     folder = _folder(settings)
     found = process.running(_dbpath(folder))
     port = process.port_of(found) if found else _remembered_port(folder)
     node = _node(folder, port) if port else None
-    version = _version(node) if found and node else None
+    answered = _asked(node) if node and found and not process.is_frozen(found) else None
     config = folder / config_file.FILE_NAME
     return LocalStatus(
         data_dir=folder,
         running=found is not None,
-        primary=bool(version) and node is not None and _is_primary(node),
+        primary=answered is not None and answered.primary,
         pid=found.pid if found else None,
         port=port,
-        version=version,
+        version=answered.version if answered else None,
         uri=f"mongodb://{node.address}/?replicaSet={ServerOptions().set_name}" if node else None,
         data_bytes=_size(_dbpath(folder)),
         config=config if config.is_file() else None,
@@ -204,16 +205,17 @@ def _remembered_port(folder: Path) -> int | None:
     return port if 0 < port < 65536 else None
 
 
-def _version(node: Node) -> str | None:
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    version: str
+    primary: bool
+
+
+def _asked(node: Node) -> _Answer | None:
     with contextlib.suppress(PyMongoError), direct_client(node) as client:
-        return str(client.server_info()["version"])
+        primary = bool(client.admin.command("hello")["isWritablePrimary"])
+        return _Answer(version=str(client.server_info()["version"]), primary=primary)
     return None
-
-
-def _is_primary(node: Node) -> bool:
-    with contextlib.suppress(PyMongoError), direct_client(node) as client:
-        return bool(client.admin.command("hello")["isWritablePrimary"])
-    return False
 
 
 def _size(folder: Path) -> int:

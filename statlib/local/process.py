@@ -7,6 +7,7 @@ that carries it is a mongod of that very folder, so a recycled pid is never reus
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import subprocess
 import time
@@ -23,8 +24,10 @@ from statlib.local.reasons import LocalReason
 LOOPBACK = "127.0.0.1"
 LAUNCH_TIMEOUT_S = 120.0  # a killed server replays its journal before it answers
 POLL_S = 0.02
+LOG_TAIL_BYTES = 256 * 1024
 
 _EXIT_ADDRESS_IN_USE = 48
+_EXIT_OTHER_VERSION = 62
 _EXIT_FOLDER_IN_USE = 100
 
 
@@ -63,8 +66,9 @@ class PortTaken(Exception):
 def launch(binary: Binary, node: Node, options: ServerOptions) -> psutil.Process:
     """Start the node's server and return once it accepts connections; it outlives this process.
 
-    Raises PortTaken; refuses FolderInUse when another server holds the folder; otherwise Fault with the log's
-    last error. A server that was killed before recovers here, from its journal.
+    Raises PortTaken; refuses FolderInUse when another server holds the folder and FolderOfOtherVersion when its
+    files are another version's; otherwise Fault with the log's last error. A server that was killed before
+    recovers here, from its journal.
     """
     node.dbpath.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
@@ -82,13 +86,9 @@ def launch(binary: Binary, node: Node, options: ServerOptions) -> psutil.Process
         raise Fault(
             f"mongod did not accept connections within {LAUNCH_TIMEOUT_S:.0f} s", remedy=f"Read {node.log}."
         ) from error
-    if ran.returncode == _EXIT_ADDRESS_IN_USE:
-        raise PortTaken(node.address)
-    if ran.returncode == _EXIT_FOLDER_IN_USE:
-        raise Refusal(LocalReason.FolderInUse, f"{node.dbpath} is held by another server")
-    if ran.returncode != 0 or (process := running(node.dbpath)) is None:
-        raise Fault(f"mongod ended with {ran.returncode} while starting", remedy=f"Read the end of {node.log}.")
-    return process
+    if ran.returncode == 0 and (process := running(node.dbpath)) is not None:
+        return process
+    raise _did_not_start(ran.returncode, binary, node)
 
 
 def arguments(node: Node, options: ServerOptions) -> list[str]:
@@ -102,7 +102,7 @@ def arguments(node: Node, options: ServerOptions) -> list[str]:
         parameters |= {"enableTestCommands": "1", "ttlMonitorSleepSecs": "1"}
     flags: list[str] = ["--replSet", options.set_name, "--dbpath", str(node.dbpath)]
     flags += ["--port", str(node.port), "--bind_ip", LOOPBACK, "--nounixsocket"]
-    flags += ["--logpath", str(node.log), "--logappend"]
+    flags += ["--logpath", str(node.log), "--logappend", "--quiet"]
     flags += ["--wiredTigerCacheSizeGB", str(options.cache_gb), "--oplogSize", str(options.oplog_mb)]
     flags += ["--wiredTigerEngineConfigString", "log=(file_max=8MB,prealloc=false)"]
     for name, value in parameters.items():
@@ -130,17 +130,18 @@ def port_of(process: psutil.Process) -> int:
     return int(value)
 
 
-def stop(dbpath: Path, *, grace_s: float = 30.0) -> bool:
-    """End the folder's server: in order, then by force when ``grace_s`` has passed. False if none ran."""
-    process = running(dbpath)
-    if process is None:
-        return False
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.terminate()
-        process.resume()  # a frozen server does not see its signal
-    if not _gone_within(process, grace_s):
-        kill(dbpath)
-    return True
+def stop(*dbpaths: Path, grace_s: float = 30.0) -> int:
+    """End the folders' servers together: in order, then by force when ``grace_s`` has passed. Returns how many ran."""
+    asked = [(dbpath, process) for dbpath in dbpaths if (process := running(dbpath)) is not None]
+    for _, process in asked:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+            process.resume()  # a frozen server does not see its signal
+    deadline = time.monotonic() + grace_s
+    for dbpath, process in asked:
+        if not _gone_within(process, deadline - time.monotonic()):
+            kill(dbpath)
+    return len(asked)
 
 
 def kill(dbpath: Path, *, timeout_s: float = 10.0) -> bool:
@@ -184,6 +185,44 @@ def is_free(port: int) -> bool:
     return True
 
 
+def _did_not_start(exit_code: int, binary: Binary, node: Node) -> PortTaken | Refusal | Fault:
+    if exit_code == _EXIT_ADDRESS_IN_USE:
+        return PortTaken(node.address)
+    if exit_code == _EXIT_FOLDER_IN_USE:
+        return Refusal(LocalReason.FolderInUse, f"{node.dbpath} is held by another server")
+    if exit_code == _EXIT_OTHER_VERSION:
+        return Refusal(LocalReason.FolderOfOtherVersion, f"MongoDB {binary.version_text} cannot read {node.dbpath}")
+    reason = last_error(node.log)
+    return Fault(
+        f"mongod ended with {exit_code} while starting{f': {reason}' if reason else ''}",
+        remedy=f"Read the end of {node.log}.",
+    )
+
+
+def last_error(log: Path) -> str:
+    """The last error that a server wrote to its log, in one line; empty if there is none near the end."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
+            lines = file.read().splitlines()
+    except OSError:
+        return ""
+    for line in reversed(lines):
+        with contextlib.suppress(ValueError, AttributeError):
+            entry = json.loads(line)
+            if entry.get("s") in {"E", "F"}:
+                attributes = entry.get("attr", {})
+                cause = attributes.get("error") or attributes.get("message") or ""
+                return " ".join(f"{entry.get('msg', '')} {cause}".split())[:300]
+    return ""
+
+
+def is_frozen(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return bool(process.status() == psutil.STATUS_STOPPED)
+    return False
+
+
 def _required(dbpath: Path) -> psutil.Process:
     if (process := running(dbpath)) is None:
         raise Fault(f"no server runs in {dbpath}")
@@ -209,11 +248,15 @@ def _option(command_line: Sequence[str], name: str) -> str | None:
 def _gone_within(process: psutil.Process, timeout_s: float) -> bool:
     """Polled, because the server is nobody's child; a zombie that no init collects counts as gone."""
     deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        try:
-            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
+    while not _is_gone(process):
+        if time.monotonic() >= deadline:
+            return False
         time.sleep(POLL_S)
-    return False
+    return True
+
+
+def _is_gone(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

@@ -37,6 +37,10 @@ class LocalReason(Reason):
         RefusalKind.CONTENTION,
         "Stop the server that holds the folder, or set data_dir to another one.",
     )
+    FolderOfOtherVersion = (
+        RefusalKind.CONFLICT,
+        "Set mongo.binary to the MongoDB that wrote the folder, or set data_dir to another one.",
+    )
     StartInProgress = (
         RefusalKind.CONTENTION,
         "Wait for the other `statlib up` or `statlib down` to finish, then try again.",

@@ -80,8 +80,7 @@ class ReplicaSet:
 
     def stop(self, *, grace_s: float = 30.0) -> None:
         """End every server; idempotent."""
-        for node in self.nodes:
-            process.stop(node.dbpath, grace_s=grace_s)
+        process.stop(*(node.dbpath for node in self.nodes), grace_s=grace_s)
 
     def kill(self, node: Node) -> None:
         """SIGKILL one server, as a crash of its machine would end it. Fault if it does not run."""
@@ -252,7 +251,4 @@ def _owned(home: Path) -> bool:
 
 def _answers(node: Node) -> bool:
     found = process.running(node.dbpath)
-    try:
-        return found is not None and found.status() != psutil.STATUS_STOPPED
-    except psutil.Error:
-        return False
+    return found is not None and not process.is_frozen(found)

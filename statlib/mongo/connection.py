@@ -24,6 +24,7 @@ from pymongo.errors import (
     PyMongoError,
 )
 from pymongo.read_concern import ReadConcern
+from pymongo.uri_parser import parse_uri
 
 from statlib.kernel.clock import Clock
 from statlib.kernel.refusals import Refusal
@@ -75,6 +76,7 @@ def connect(settings: Settings, *, app_name: str = "statlib") -> MongoClient[dic
         raise Refusal(MongoReason.NoDeployment, "mongo.uri is empty")
     timeout_ms = round(settings.mongo.server_selection_timeout_s * 1000)
     try:
+        parse_uri(uri, warn=False)  # the client itself only warns of a misspelt or mistyped option
         client: MongoClient[dict[str, Any]] = MongoClient(
             uri,
             appname=app_name,
@@ -115,7 +117,8 @@ def mongo_of(client: MongoClient[dict[str, Any]], settings: Settings) -> Mongo:
 
 def shown_address(uri: str) -> str:
     """The address without user, password or options, which may carry secrets of their own."""
-    return re.sub(r"^(\w+(?:\+\w+)?://)(?:.*@)?([^/?]*).*$", r"\1\2", uri, flags=re.DOTALL)
+    found = re.match(r"(\w+(?:\+\w+)?://)(?:.*@)?([^/?]*)", uri, flags=re.DOTALL)
+    return f"{found[1]}{found[2]}" if found else "mongo.uri"
 
 
 def _refused(error: PyMongoError, uri: str) -> Refusal | PyMongoError:
@@ -124,4 +127,6 @@ def _refused(error: PyMongoError, uri: str) -> Refusal | PyMongoError:
         return Refusal(MongoReason.CredentialsRefused, f"{address} refused the credentials")
     if isinstance(error, ConnectionFailure):
         return Refusal(MongoReason.ServerUnreachable, f"no primary reached at {address}")
+    if isinstance(error, ConfigurationError):  # a mongodb+srv name is looked up only now
+        return Refusal(MongoReason.AddressInvalid, f"{address}: {type(error).__name__}")
     return error

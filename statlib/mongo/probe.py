@@ -6,6 +6,7 @@ nothing, a snapshot that sees later writes. They are refused here, by name, and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,12 +73,20 @@ def _check_snapshot(mongo: Mongo, scratch: Collection[dict[str, Any]]) -> None:
         raise Refusal(MongoReason.SnapshotUnusable, "a snapshot session did not hold its snapshot")
 
 
+def time_has_passed() -> Mapping[str, Any]:
+    """Filter: the document's time is not after the server's."""
+    return {"$expr": {"$lte": ["$At", "$$NOW"]}}
+
+
+def time_is_to_come() -> Mapping[str, Any]:
+    """Filter: the negation of ``time_has_passed``."""
+    return {"$expr": {"$not": [{"$lte": ["$At", "$$NOW"]}]}}
+
+
 def _check_time(scratch: Collection[dict[str, Any]]) -> None:
-    """Both documents carry a time that has passed, so a predicate matches both and its negation neither."""
-    passed = {"$expr": {"$lte": ["$At", "$$NOW"]}}
-    to_come = {"$expr": {"$not": [{"$lte": ["$At", "$$NOW"]}]}}
+    """Both documents carry a time that has passed, so the predicate matches both and its negation neither."""
     try:
-        matched, refuted = len(list(scratch.find(passed))), len(list(scratch.find(to_come)))
+        matched, refuted = len(list(scratch.find(time_has_passed()))), len(list(scratch.find(time_is_to_come())))
     except OperationFailure as error:
         raise Refusal(MongoReason.ServerTimeUnusable, "a filter on $$NOW was refused") from error
     if (matched, refuted) != (2, 0):
