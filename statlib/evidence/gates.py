@@ -17,7 +17,7 @@ from itertools import count
 from statlib.evidence import soak_captures as soak
 from statlib.evidence.capture_reader import CaptureReader
 from statlib.evidence.reasons import EvidenceReason
-from statlib.evidence.results import Comparison, GateResult, Measured, Threshold, duration
+from statlib.evidence.results import Comparison, GateResult, duration
 from statlib.evidence.soak_captures import SEVEN_DAYS_S, SoakThresholds
 from statlib.evidence.soak_tallies import SoakTallies
 from statlib.evidence.verdicts import Verdict, verdict
@@ -27,10 +27,8 @@ __all__ = [
     "SOAK_GATES",
     "Comparison",
     "GateResult",
-    "Measured",
     "SoakGate",
     "SoakThresholds",
-    "Threshold",
     "Verdict",
     "derive_gates",
     "is_rehearsal",
@@ -79,7 +77,7 @@ def _derive(gate: SoakGate, tallies: SoakTallies, captures: CaptureReader, thres
     sources = [file for capture in gate.sources for file in captures.files(capture) or (f"captures/{capture}",)]
     try:
         found = gate.measure(tallies, thresholds)
-        measured, note, problem = Measured(number=found.number, unit=gate.unit), found.note, None
+        measured, note, problem = found.number, found.note, None
         passed = gate.comparison.holds(found.number, limit)
     except Refusal as refusal:
         if not isinstance(refusal.reason, EvidenceReason):
@@ -88,9 +86,11 @@ def _derive(gate: SoakGate, tallies: SoakTallies, captures: CaptureReader, thres
     return GateResult(
         key=gate.key,
         title=gate.title,
-        threshold=Threshold(text=_words(gate.comparison, limit, gate.unit), number=limit, unit=gate.unit),
+        threshold=limit,
+        threshold_text=_words(gate.comparison, limit, gate.unit),
         comparison=gate.comparison,
         measured=measured,
+        unit=gate.unit,
         passed=passed,
         source=", ".join(sources),
         note=note,

@@ -14,6 +14,7 @@ class EvidenceReason(Reason):
     )
     RunIsClosed = (RefusalKind.CONFLICT, "Start a new run in a new folder; a closed journal takes no further entry.")
     RunNotClosed = (RefusalKind.CONFLICT, "Close every step and append RunClosed before sealing.")
+    BundleIncomplete = (RefusalKind.CONFLICT, "Write the notebook and the report before sealing.")
     AlreadySealed = (RefusalKind.CONFLICT, "A sealed folder is never sealed again; start a new run.")
     CaptureMissing = (RefusalKind.NOT_FOUND, "Run again; the step that writes this capture did not.")
     CaptureMalformed = (

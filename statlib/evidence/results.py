@@ -34,36 +34,22 @@ Problem = Annotated[
 ]
 
 
-class _Result(BaseModel):
+class GateResult(BaseModel):
+    """One gate. ``threshold`` and ``measured`` are both in ``unit`` (empty for a plain count); ``threshold_text`` says
+    the threshold to a reader. ``measured`` is null exactly when ``problem`` says why nothing could be measured: such
+    a gate failed, because what was not shown was not reached."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Measured(_Result):
-    """A number with its unit (empty for a plain count)."""
-
-    number: float
-    unit: str
-
-
-class Threshold(_Result):
-    """The limit, and the same in words for a reader."""
-
-    text: str
-    number: float
-    unit: str
-
-
-class GateResult(_Result):
-    """One gate. ``measured`` is null exactly when ``problem`` says why nothing could be measured; such a gate
-    failed, because what was not shown was not reached."""
 
     key: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     title: str
-    threshold: Threshold
+    threshold: float
+    threshold_text: str
     comparison: Comparison
-    measured: Measured | None
+    measured: float | None
+    unit: str
     passed: bool
-    source: str = Field(description="capture file names, relative to the evidence folder, comma-separated")
+    source: str = Field(description="capture files, relative to the evidence folder, comma-separated")
     note: str
     problem: Problem | None = None
 

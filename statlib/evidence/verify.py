@@ -1,0 +1,56 @@
+"""The verifier: needs the report folder and nothing else, no database, no network, no notebook software.
+
+It believes nothing that it can derive: hashes, chain, executed cells, closed steps, gates and verdict. It never
+stops at the first finding, because whoever reads the list wants to know what happened to the folder.
+
+Against whom: without a signature or an anchor it shows that nothing was damaged or edited piecemeal. Someone
+who rewrites journal, captures, report and manifest consistently is beyond what a folder alone can show, and
+``Verification.assurance`` says so.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from statlib.evidence.bundle import Bundle
+from statlib.evidence.checks.captures import check_captures
+from statlib.evidence.checks.cells import check_cells
+from statlib.evidence.checks.files import check_files, read_manifest
+from statlib.evidence.checks.outcome import check_outcome, check_report, declared_verdict
+from statlib.evidence.checks.run import check_course, check_head, check_steps, read_chain
+from statlib.evidence.findings import Assurance, Check, Finding, Verification
+from statlib.kernel.refusals import Refusal, SettingsReason
+
+__all__ = ["Assurance", "Check", "Finding", "Verification", "verify"]
+
+
+def verify(folder: Path) -> Verification:
+    """Check a sealed folder. Refuses InputUnreadable if there is no such folder; every other fault of the folder
+    is a finding."""
+    if not folder.is_dir():
+        raise Refusal(SettingsReason.InputUnreadable, f"{folder} is not a folder")
+    bundle = Bundle(folder)
+    statement, findings = read_manifest(bundle)
+    if statement is not None:
+        findings += check_files(bundle, statement)
+    chain, damage = read_chain(bundle)
+    findings += damage
+    entries = tuple(chain.entries)
+    declared = declared_verdict(entries)
+    findings += check_course(bundle, entries)
+    if statement is not None:
+        findings += check_head(bundle, chain, statement)
+    findings += check_steps(entries, declared)
+    findings += check_cells(bundle, entries, declared)
+    findings += check_captures(bundle, entries)
+    findings += check_outcome(bundle, entries, statement)
+    findings += check_report(bundle, statement, declared)
+    return Verification(
+        folder=folder,
+        findings=tuple(findings),
+        assurance=Assurance.UNDAMAGED,
+        verdict=statement.predicate.verdict if statement is not None else None,
+        journal_head=statement.predicate.journal_head if statement is not None else None,
+        files=len(statement.subject) if statement is not None else 0,
+        entries=len(entries),
+    )
