@@ -1,0 +1,171 @@
+"""Opening and closing: the fleet, and a project's narrow gate.
+
+An opening is one transaction that outdates every row, counts itself and notes the server's time. A save that read
+the gate before may still land for a while; so nothing is rebuilt there until the opening grace has passed, and no
+envelope minted before it is ever rebased (``idempotency.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from pymongo.client_session import ClientSession
+
+from statlib.kernel.refusals import Refusal
+from statlib.mongo.connection import Mongo
+from statlib.mongo.transactions import transact
+from statlib.passes.audit import Action, accept
+from statlib.statistics import queries
+from statlib.statistics.catalogue import AnyCatalogue
+from statlib.statistics.documents import (
+    CONTROL,
+    GLOBAL_CONTROL,
+    GLOBAL_ID,
+    GUARD,
+    OUTBOX,
+    GlobalControl,
+    Guard,
+    GuardId,
+    Mode,
+    ProjectControl,
+    State,
+)
+from statlib.statistics.reasons import OperateReason
+
+
+def set_fleet_mode(mongo: Mongo, mode: Mode, action: Action) -> GlobalControl:
+    """Open or close the whole fleet. Setting the mode that holds changes nothing, and is audited all the same."""
+
+    def body(session: ClientSession) -> GlobalControl:
+        before = GlobalControl.from_bson(_find(mongo, session, GLOBAL_CONTROL, GLOBAL_ID) or {"_id": GLOBAL_ID})
+        if before.mode is not mode:
+            mongo.collection(GLOBAL_CONTROL).update_one(
+                {"_id": GLOBAL_ID}, _transition(mongo, mode, counter="ModeEpoch"), upsert=True, session=session
+            )
+        after = GlobalControl.from_bson(_require(_find(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)))
+        accept(mongo, session, action, before=_fleet(before), after=_fleet(after), now=_now(mongo, session))
+        return after
+
+    return transact(mongo, body)
+
+
+def set_narrow_gate(
+    mongo: Mongo, catalogue: AnyCatalogue, project: UUID, *, enabled: bool, action: Action
+) -> ProjectControl:
+    """Open or close one project. Refuses ProjectNotFound; closing a project without a control: ControlMissing."""
+    mode = Mode.ENABLED if enabled else Mode.DISABLED
+
+    def body(session: ClientSession) -> ProjectControl:
+        context = _find(mongo, session, catalogue.context_collection, project)
+        if context is None:
+            raise Refusal(OperateReason.ProjectNotFound, f"project {project}")
+        stored = _find(mongo, session, CONTROL, project)
+        if stored is None and not enabled:
+            raise Refusal(OperateReason.ControlMissing, f"project {project}")
+        before = ProjectControl.from_bson(stored) if stored else _new_control(catalogue, project, context)
+        if stored is None:
+            mongo.collection(CONTROL).insert_one(before.to_bson(), session=session)
+        if before.mode is not mode:
+            _turn(mongo, catalogue, session, before, mode)
+        after = ProjectControl.from_bson(_require(_find(mongo, session, CONTROL, project)))
+        accept(mongo, session, action, before=_project(before), after=_project(after), now=_now(mongo, session))
+        return after
+
+    return transact(mongo, body)
+
+
+def create_under_statistics(mongo: Mongo, catalogue: AnyCatalogue, project: UUID, context: dict[str, Any]) -> None:
+    """Give a project that has no source document yet an open control: no save can have passed it by, so there is
+    nothing to wait for. A project that already has either is left as it is."""
+
+    def body(session: ClientSession) -> None:
+        if _find(mongo, session, CONTROL, project) is not None:
+            return
+        if mongo.collection(catalogue.source_collection).find_one({"ProjectId": project}, {"_id": 1}, session=session):
+            return
+        control = _new_control(catalogue, project, context).model_copy(update={"mode": Mode.ENABLED})
+        mongo.collection(CONTROL).insert_one(control.to_bson(), session=session)
+
+    transact(mongo, body)
+
+
+def _turn(mongo: Mongo, catalogue: AnyCatalogue, session: ClientSession, before: ProjectControl, mode: Mode) -> None:
+    """Both ways clients must look again; only an opening outdates what is stored."""
+    opening = mode is Mode.ENABLED
+    clocks = {
+        "SourceInvalidationRevision": {"$add": ["$SourceInvalidationRevision", int(opening)]},
+        "ClientInvalidationRevision": {"$add": ["$ClientInvalidationRevision", 1]},
+    }
+    stages = _transition(mongo, mode, counter="OpeningCount")
+    mongo.collection(CONTROL).update_one({"_id": before.id}, [*stages, {"$set": clocks}], session=session)
+    for family in catalogue.families:
+        if opening:
+            _stale_or_create_guard(mongo, session, before.id, family)
+        mongo.collection(OUTBOX).update_one(
+            {"_id": queries.guard_id(before.id, family)},
+            [
+                {
+                    "$set": {
+                        "ClientInvalidationRevision": before.client_invalidation_revision + 1,
+                        "QueuedAtUtc": mongo.clock.mongo_now(),
+                    }
+                }
+            ],
+            upsert=True,
+            session=session,
+        )
+
+
+def _stale_or_create_guard(mongo: Mongo, session: ClientSession, project: UUID, family: str) -> None:
+    guards = mongo.collection(GUARD)
+    staled = guards.update_one({"_id": queries.guard_id(project, family)}, queries.stale_family(), session=session)
+    if staled.matched_count == 0:
+        guard = Guard(id=GuardId(project_id=project, family=family), state=State.STALE)
+        guards.insert_one(guard.to_bson(), session=session)
+
+
+def _transition(mongo: Mongo, mode: Mode, *, counter: str) -> list[dict[str, Any]]:
+    common: dict[str, Any] = {
+        "Mode": mode.value,
+        "Audit.Version": {"$add": [{"$ifNull": ["$Audit.Version", 0]}, 1]},
+        "Audit.LastModified": mongo.clock.mongo_now(),
+    }
+    if mode is Mode.ENABLED:
+        common |= {
+            counter: {"$add": [{"$ifNull": [f"${counter}", 0]}, 1]},
+            "OpenedAtUtc": mongo.clock.mongo_now(),
+        }
+    return [{"$set": common}]
+
+
+def _new_control(catalogue: AnyCatalogue, project: UUID, context: dict[str, Any]) -> ProjectControl:
+    digest = catalogue.domain.configuration_digest(catalogue.domain.context(context))
+    return ProjectControl(id=project, catalogue_version=catalogue.version, configuration_digest=digest)
+
+
+def _find(mongo: Mongo, session: ClientSession, collection: str, document_id: Any) -> dict[str, Any] | None:
+    return mongo.collection(collection).find_one({"_id": document_id}, session=session)
+
+
+def _require(document: dict[str, Any] | None) -> dict[str, Any]:
+    if document is None:
+        raise AssertionError("a document written in this transaction is there")
+    return document
+
+
+def _now(mongo: Mongo, session: ClientSession) -> Any:
+    pipeline = [{"$match": {"_id": GLOBAL_ID}}, {"$project": {"Now": mongo.clock.mongo_now()}}]
+    return next(iter(mongo.collection(GLOBAL_CONTROL).aggregate(pipeline, session=session)))["Now"]
+
+
+def _fleet(control: GlobalControl) -> dict[str, Any]:
+    return {"mode": control.mode.value, "modeEpoch": control.mode_epoch}
+
+
+def _project(control: ProjectControl) -> dict[str, Any]:
+    return {
+        "mode": control.mode.value,
+        "openingCount": control.opening_count,
+        "openedAtUtc": control.opened_at_utc.isoformat() if control.opened_at_utc else None,
+    }

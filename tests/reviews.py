@@ -1,0 +1,146 @@
+"""Small reviews for tests: a project under statistics with studies, hosts on it, and its truth by the naive oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from statlib.kernel.settings import Settings
+from statlib.mongo.connection import Mongo, connected
+from statlib.passes.audit import Action
+from statlib.review.catalogue import REVIEW
+from statlib.review.documents import PROJECTS, STUDIES, AgreementThreshold, Project, Study
+from statlib.review.families.project_screening import NAME as PROJECT_SCREENING
+from statlib.review.writer import ScreeningWriter
+from statlib.statistics import hosts, modes, storage
+from statlib.statistics.backfill import backfill
+from statlib.statistics.documents import CONTROL, DELTA, GUARD, RECEIPT, ROW, Mode
+from statlib.statistics.reader import Bundle, read_bundle
+from tests.oracles.project_screening import project_screening
+
+FAMILY = PROJECT_SCREENING
+
+
+def action(name: str = "test", **payload: Any) -> Action:
+    return Action("tester", "test", name, "target", str(uuid4()), payload)
+
+
+@dataclass(frozen=True)
+class Review:
+    """A project with studies, as one process sees it."""
+
+    mongo: Mongo
+    host: hosts.Host
+    project: UUID
+    studies: tuple[UUID, ...]
+
+    @property
+    def writer(self) -> ScreeningWriter:
+        return ScreeningWriter(self.host, self.project)
+
+    def read(self) -> Bundle:
+        return read_bundle(self.host, REVIEW, self.project, [(FAMILY, "project")])
+
+    def backfill(self) -> None:
+        backfill(self.host, REVIEW, self.project, FAMILY)
+
+    def gate(self, *, enabled: bool) -> None:
+        modes.set_narrow_gate(self.mongo, REVIEW, self.project, enabled=enabled, action=action())
+
+    def fleet(self, mode: Mode) -> None:
+        modes.set_fleet_mode(self.mongo, mode, action())
+
+    def study(self, study: UUID) -> dict[str, Any]:
+        found = self.mongo.collection(STUDIES).find_one({"_id": study})
+        assert found is not None
+        return found
+
+    def decisions(self, study: UUID) -> dict[UUID, bool]:
+        return {s["InvestigatorId"]: s["Included"] for s in self.study(study)["Screenings"]}
+
+    def truth(self) -> dict[str, int]:
+        """The naive count of what is stored in the studies now."""
+        project = self.mongo.collection(PROJECTS).find_one({"_id": self.project})
+        assert project is not None
+        studies = list(self.mongo.collection(STUDIES).find({"ProjectId": self.project}))
+        counted = project_screening(studies, project["AgreementThreshold"])
+        return {key: value for key, value in counted.items() if value}
+
+    def receipts(self) -> list[dict[str, Any]]:
+        return list(self.mongo.collection(RECEIPT).find({"ProjectId": self.project}))
+
+    def deltas(self) -> list[dict[str, Any]]:
+        return list(self.mongo.collection(DELTA).find({"ProjectId": self.project}))
+
+    def control(self) -> dict[str, Any]:
+        found = self.mongo.collection(CONTROL).find_one({"_id": self.project})
+        assert found is not None
+        return found
+
+    def guard(self) -> dict[str, Any]:
+        found = self.mongo.collection(GUARD).find_one({"_id.ProjectId": self.project})
+        assert found is not None
+        return found
+
+    def row(self) -> dict[str, Any]:
+        found = self.mongo.collection(ROW).find_one({"ProjectId": self.project, "IsPublished": True})
+        assert found is not None
+        return found
+
+    def snapshot_of_statistics(self) -> dict[str, list[dict[str, Any]]]:
+        """Everything that a refused or killed save must not have touched."""
+        return {
+            name: sorted(self.mongo.collection(name).find(), key=lambda d: str(d["_id"]))
+            for name in (*storage.COLLECTIONS, STUDIES)
+            if name != "pmProjectStatisticsFleetMember"
+        }
+
+
+def settings_for(
+    base: Settings, *projects: UUID, writes: bool = True, families: tuple[str, ...] = (FAMILY,)
+) -> Settings:
+    """``base`` for a host that has these projects under statistics."""
+    chosen = base.statistics.model_copy(
+        update={"allowlist": frozenset(projects), "writes": writes, "families": frozenset(families)}
+    )
+    return base.model_copy(update={"statistics": chosen})
+
+
+@contextmanager
+def host_of(settings: Settings, role: hosts.Role = hosts.Role.API) -> Iterator[hosts.Host]:
+    """A host with a client of its own, as another process would have."""
+    with connected(settings, app_name=f"statlib-tests-{role}") as mongo, hosts.registered(mongo, role) as host:
+        yield host
+
+
+@contextmanager
+def review(
+    base: Settings,
+    *,
+    studies: int = 3,
+    under_statistics: bool = True,
+    included: bool = True,
+    min_screenings: int = 2,
+) -> Iterator[Review]:
+    """A fresh review. ``under_statistics``: created with an open control, fleet open; ``included``: by this host."""
+    project_id = uuid4()
+    settings = settings_for(base, project_id) if included else base
+    with host_of(settings) as host:
+        mongo = host.mongo
+        storage.initialise(mongo, REVIEW)
+        project = Project(
+            id=project_id, name="test", agreement_threshold=AgreementThreshold(min_screenings=min_screenings)
+        )
+        mongo.collection(PROJECTS).insert_one(project.to_bson())
+        if under_statistics:
+            modes.set_fleet_mode(mongo, Mode.ENABLED, action())
+            mongo.clock.advance(mongo.settings.statistics.opening_grace_s)  # nobody wrote before the fleet was opened
+            modes.create_under_statistics(mongo, REVIEW, project_id, project.to_bson())
+        ids = tuple(uuid4() for _ in range(studies))
+        mongo.collection(STUDIES).insert_many(
+            [Study(id=id_, project_id=project_id, title=f"study {n}").to_bson() for n, id_ in enumerate(ids)]
+        )
+        yield Review(mongo, host, project_id, ids)
