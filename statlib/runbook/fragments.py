@@ -22,6 +22,7 @@ from statlib.runbook.look.stylesheet import notebook_css
 
 NOTHING = "–"
 SLOT_MAX = 14  # characters of a unit that the stylesheet has a slot for
+LONG_S = 120.0
 RIGHT = 'style="text-align:right"'
 
 
@@ -293,13 +294,17 @@ class GateValues:
 
     @classmethod
     def of(cls, gate: GateResult) -> GateValues:
-        threshold, measured = gate.threshold, gate.measured
+        """Long times are said in days, hours or minutes, unless that would make two different ones equal."""
         sign = "" if gate.comparison is Comparison.EXACTLY else f"{gate.comparison.value}{q.NBSP}"
-        if measured is None:
-            return cls(sign + q.number(threshold.number), threshold.unit, "not measured", "")
-        decimals = q.decimals_that_agree(measured.number, threshold.number, gate.comparison.holds)
-        shown = q.number(measured.number, decimals)
-        return cls(sign + q.number(threshold.number, decimals), threshold.unit, shown, measured.unit)
+        if gate.measured is None:
+            return cls(sign + q.number(gate.threshold), gate.unit, "not measured", "")
+        if gate.unit == "s" and gate.threshold >= LONG_S:
+            limit, measured = q.duration(gate.threshold), q.duration(gate.measured)
+            if limit != measured or gate.threshold == gate.measured:
+                return cls(sign + limit, "", measured, "")
+        decimals = q.decimals_that_agree(gate.measured, gate.threshold, gate.comparison.holds)
+        shown = q.number(gate.measured, decimals)
+        return cls(sign + q.number(gate.threshold, decimals), gate.unit, shown, gate.unit)
 
 
 @dataclass(frozen=True, repr=False)
@@ -319,7 +324,7 @@ class GateTable(Fragment):
             for name, numeric in columns
         )
         rows = "".join(self._row(gate) for gate in self.gates)
-        slot = max((len(gate.threshold.unit) for gate in self.gates), default=0)
+        slot = max((len(gate.unit) for gate in self.gates), default=0)
         return (
             f'<div class="gates u{min(slot, SLOT_MAX)}"><table role="table"><thead role="rowgroup">'
             f'<tr role="row">{head}</tr></thead><tbody role="rowgroup">{rows}</tbody></table></div>'
