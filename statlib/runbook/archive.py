@@ -23,6 +23,7 @@ from statlib.kernel.refusals import Fault, Refusal
 from statlib.runbook.reasons import RunbookReason
 
 ARCHIVE_DEFAULT = Path("reports")
+ARCHIVE_VARIABLE = "STATLIB_ARCHIVE"
 NOTEBOOK_NAME = "notebook.ipynb"
 REPORT_NAME = "report.html"
 EVIDENCE_NAME = "evidence"
@@ -88,6 +89,15 @@ class RunFolder:
             raise Fault(
                 f"the run could not be archived as {self.final}", remedy=f"Its files are in {self.working}."
             ) from error
+
+
+def archive_folder() -> Path:
+    """Where a notebook opened by hand keeps its runs: the folder that STATLIB_ARCHIVE names, else ``reports`` here or,
+    for a notebook in ``runbooks``, beside it."""
+    if named := os.environ.get(ARCHIVE_VARIABLE):
+        return Path(named)
+    beside = Path("..") / ARCHIVE_DEFAULT
+    return beside if not ARCHIVE_DEFAULT.is_dir() and beside.is_dir() else ARCHIVE_DEFAULT
 
 
 def new_run(archive: Path, runbook: str) -> RunFolder:

@@ -6,10 +6,7 @@ sealed folder whose verdict is derived from evidence: ``conclusion`` decides it,
 
 from __future__ import annotations
 
-import getpass
 import re
-import socket
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +17,12 @@ from statlib.evidence.journal import Journal
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings
 from statlib.runbook import engine
-from statlib.runbook.archive import RunFolder, find_unfinished_run, held, new_run
+from statlib.runbook.archive import find_unfinished_run, held, new_run
 from statlib.runbook.catalogue import Runbook
 from statlib.runbook.conclusion import Ending
 from statlib.runbook.confirmation import require_confirmation
-from statlib.runbook.parameters import RunbookParameters, may_act, plain_parameters
+from statlib.runbook.opening import open_record
+from statlib.runbook.parameters import RunbookParameters, plain_parameters
 from statlib.runbook.reasons import RunbookReason
 from statlib.runbook.run import RUN_FOLDER_VARIABLE
 from statlib.runbook.sealing import EndedRun, end_run
@@ -95,26 +93,6 @@ def check_notebook(runbook: Runbook) -> None:
             RunbookReason.NotebookMalformed,
             f"the parameters cell of {runbook.path.name} {' and '.join(parts)}, unlike {runbook.parameters.__name__}",
         )
-
-
-def open_record(journal: Journal, folder: RunFolder, parameters: RunbookParameters, settings: Settings) -> None:
-    """Put the run's start on record, or its resumption. Refuses RunDiffers if it was started with other parameters."""
-    plain = plain_parameters(parameters)
-    started = next((entry for entry in journal.entries if entry.kind is EntryKind.RunStarted), None)
-    if started is None:
-        facts: Mapping[str, Any] = {"parameters": plain, "apply": may_act(parameters)}
-        journal.append(
-            EntryKind.RunStarted,
-            runbook=folder.runbook,
-            run_id=folder.run_id,
-            deployment=settings.deployment,
-            principal=f"{getpass.getuser()} on {socket.gethostname()}",
-            **facts,
-        )
-    elif started.data["parameters"] != plain:
-        raise Refusal(RunbookReason.RunDiffers, f"run {folder.run_id} was started with other parameters")
-    else:
-        journal.append(EntryKind.Note, text="resumed after its process died")
 
 
 def ending_of(happened: engine.KernelRun) -> Ending:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID, uuid5
 
 from statlib.evidence.captures import Captures
@@ -25,11 +25,15 @@ from statlib.runbook.archive import RunFolder, run_at
 from statlib.runbook.catalogue import Runbook, find_runbook
 from statlib.runbook.confirmation import require_confirmation
 from statlib.runbook.credentials import credentials_in
-from statlib.runbook.fragments import StatusLine
+from statlib.runbook.fragments import Fragment, StatusLine
 from statlib.runbook.look import shapes
 from statlib.runbook.parameters import RunbookParameters, may_act, parse_parameters, plain_parameters
 from statlib.runbook.reasons import RunbookReason
+from statlib.runbook.refusing import show_refusals_briefly
 from statlib.runbook.steps import Step, Steps
+
+if TYPE_CHECKING:
+    from statlib.runbook.interactive import Hold
 
 RUN_FOLDER_VARIABLE = "STATLIB_RUN_FOLDER"  # set for the kernel by whoever executes the notebook headless
 
@@ -42,13 +46,22 @@ R = TypeVar("R")
 class Run:
     """One run of a runbook, as its notebook sees it."""
 
-    def __init__(self, runbook: Runbook, folder: RunFolder, parameters: RunbookParameters, settings: Settings) -> None:
+    def __init__(
+        self,
+        runbook: Runbook,
+        folder: RunFolder,
+        parameters: RunbookParameters,
+        settings: Settings,
+        *,
+        hold: Hold | None = None,
+    ) -> None:
         self.runbook = runbook
         self.folder = folder
         self.parameters = parameters
         self.settings = settings
         self.journal = Journal(folder.journal, clock=settings.time)
         self.captures = Captures(folder.evidence, self.journal)
+        self._hold = hold
         self._steps: Steps[Run] = Steps(self.journal, self, apply=may_act(parameters))
 
     @property
@@ -71,12 +84,29 @@ class Run:
         """Put a sentence on record."""
         self.journal.append(EntryKind.Note, text=text)
 
-    def close(self) -> StatusLine:
-        """End the run. What it ended as is derived from the evidence, after the last cell."""
-        self.journal.append(EntryKind.Note, text="The notebook closed its run.", closing=True)
-        return StatusLine(
-            shapes.PENDING, "Closed", "the verdict is derived from the evidence when the last cell has executed"
-        )
+    def leave(self) -> None:
+        """Let go of a run by hand without ending it: it stays unfinished, and can be taken up again."""
+        self.journal.close()
+        if self._hold is not None:
+            self._hold.release()
+
+    def close(self, *, as_it_is: bool = False) -> Fragment:
+        """End the run, in the notebook's last cell.
+
+        Headless, the verdict is derived when that cell has executed. By hand it is derived now, the folder is
+        sealed, and the run takes nothing more; ``as_it_is`` seals a notebook not all of whose cells were executed.
+        Refuses NotebookBehind.
+        """
+        if self._hold is None:
+            self.journal.append(EntryKind.Note, text="The notebook closed its run.", closing=True)
+            return StatusLine(
+                shapes.PENDING, "Closed", "the verdict is derived from the evidence when the last cell has executed"
+            )
+        from statlib.runbook.interactive import close_by_hand  # noqa: PLC0415 - headless kernels need none of it
+
+        ended = close_by_hand(self, as_it_is=as_it_is)
+        _open.pop(self.runbook.name, None)
+        return ended
 
 
 def begin(name: str, /, **given: Any) -> Run:
@@ -89,9 +119,27 @@ def begin(name: str, /, **given: Any) -> Run:
     settings = load_settings()
     parameters = parse_parameters(runbook.parameters, given, secrets=credentials_in(settings))
     require_confirmation(runbook, parameters, settings)
+    show_refusals_briefly()
     if folder := os.environ.get(RUN_FOLDER_VARIABLE):
         return _headless(runbook, run_at(Path(folder)), parameters, settings)
-    raise NotImplementedError
+    return _by_hand(runbook, parameters, settings)
+
+
+_open: dict[str, Run] = {}
+"""Runs that this kernel opened by hand and has not closed: a first cell that is run again finds its run here."""
+
+
+def _by_hand(runbook: Runbook, parameters: RunbookParameters, settings: Settings) -> Run:
+    from statlib.runbook.interactive import hold_run  # noqa: PLC0415 - headless kernels need none of it
+
+    before = _open.get(runbook.name)
+    if before is not None and before.parameters == parameters:
+        return before
+    if before is not None:
+        before.leave()
+    hold = hold_run(runbook.name, parameters, settings)
+    _open[runbook.name] = Run(runbook, hold.folder, parameters, settings, hold=hold)
+    return _open[runbook.name]
 
 
 def _headless(runbook: Runbook, folder: RunFolder, parameters: RunbookParameters, settings: Settings) -> Run:

@@ -132,7 +132,8 @@ class Steps(Generic[C]):
             value = function(self._context, *args, **inputs)
             result = _plain_result(name, adapter, value)
         except Refusal as refusal:
-            self._journal.append(EntryKind.Refused, step=name, **refusal.as_wire())
+            wire = refusal.as_wire()
+            self._journal.append(EntryKind.Refused, step=name, refusal_kind=wire.pop("kind"), **wire)
             self._close(name, StepOutcome.REFUSED, started, why=str(refusal))
             raise
         except KeyboardInterrupt:

@@ -77,9 +77,8 @@ def measure(run: Run, done: Done | None) -> None:
         rows.append(
             {
                 "event": 0, "operation_id": "screening:a", "namespace": "screening", "study": "s",
-                "arm": "transactional", "outcome": "saved", "reason": None, "attempts": 1, "latency_ms": 2.0, "resubmission": 0,
-                "at": saved,
-                "expects_receipt": True, "applied": True, "noop": False,
+                "arm": "transactional", "outcome": "saved", "reason": None, "attempts": 1, "latency_ms": 2.0,
+                "resubmission": 0, "at": saved, "expects_receipt": True, "applied": True, "noop": False,
             }
         )  # fmt: skip
     with captures.lines("reads") as rows:
