@@ -11,11 +11,11 @@ from uuid import UUID
 import click
 
 from statlib.cli.output import answer, json_option
-from statlib.kernel.settings import Settings, config_file, load_settings
-from statlib.mongo.connection import Mongo, connected
+from statlib.kernel.settings import load_settings
+from statlib.mongo.connection import connected
 from statlib.mongo.probe import probe
-from statlib.review.documents import Project
 from statlib.review.loading.detection import detect
+from statlib.review.loading.registration import register
 from statlib.review.loading.review import EventCounts, LoadedReview, RowProblem, event_counts
 from statlib.review.loading.simulated import SimulatedReview
 from statlib.review.loading.store import StoredReview, store
@@ -74,22 +74,6 @@ def load(folder: Path | None, simulated: bool, name: str | None, **sizes: int | 
     answer(report, list(_lines(report)))
     if report.problems:
         click.get_current_context().exit(EXIT_ROWS_NOT_LOADED)
-
-
-def register(project: Project, mongo: Mongo, settings: Settings) -> None:
-    """Everything that a loaded project needs before its first study is stored. Safe to repeat.
-
-    The allowlist of the embedded default comes first; a deployment of one's own keeps its allowlist itself.
-    """
-    if _embedded_settings_are_in_force(settings):
-        from statlib.local import data_folder  # noqa: PLC0415 - needs the extra `local`, which a deployment may lack
-
-        data_folder.allow_project(settings, project.id)
-
-
-def _embedded_settings_are_in_force(settings: Settings) -> bool:
-    in_force = config_file()
-    return in_force is not None and in_force.resolve().parent == settings.data_dir.resolve()
 
 
 def _read_folder(folder: Path, name: str | None) -> tuple[str, LoadedReview]:

@@ -58,6 +58,12 @@ class Reason(Enum):
         self.http_status = http_status if http_status is not None else HTTP_STATUS[kind]
 
 
+def find_reason(name: str) -> Reason | None:
+    """The declared reason of that name, from any system that has been imported. Names are unique."""
+    enums = list(Reason.__subclasses__())
+    return next((enum[name] for enum in enums if name in enum.__members__), None)
+
+
 class StatlibError(Exception):
     """Everything that statlib raises on purpose."""
 

@@ -31,6 +31,7 @@ class RequestReason(Reason):
 
 
 class Outcome(StrEnum):
+    INTENDED = "Intended"  # work of several transactions was begun; its outcome follows, or it died
     ACCEPTED = "Accepted"
     REJECTED = "Rejected"
 
@@ -74,6 +75,12 @@ class AuditRecord(Stored):
     before: dict[str, Any]
     after: dict[str, Any]
     observed_at_utc: UtcTime
+
+
+def begin(mongo: Mongo, action: Action, *, now: datetime) -> None:
+    """Record the intent of work that spans several transactions."""
+    record = _record(action, Outcome.INTENDED, None, {}, {}, now)
+    mongo.collection(AUDIT).insert_one({"_id": ObjectId(), **record.to_bson()})
 
 
 def accept(

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
+from statlib.kernel.refusals import Refusal
 from statlib.statistics.counters import Counters
+from statlib.statistics.reasons import OperateReason
 
 Document = Mapping[str, Any]
 ContextT = TypeVar("ContextT")
@@ -77,7 +79,12 @@ class Catalogue(Generic[ContextT, EvidenceT]):
     domain: Domain[ContextT, EvidenceT]
 
     def family(self, name: str) -> Family[ContextT, EvidenceT]:
-        return self.families[name]
+        """Refuses FamilyUnknown, naming those there are."""
+        try:
+            return self.families[name]
+        except KeyError as error:
+            known = ", ".join(sorted(self.families))
+            raise Refusal(OperateReason.FamilyUnknown, f"no family {name!r}; there are: {known}") from error
 
 
 class Domain(Protocol[ContextT, EvidenceT_co]):

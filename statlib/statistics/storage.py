@@ -25,6 +25,7 @@ from statlib.statistics.documents import (
     RECEIPT_RETIREMENT,
     ROW,
     GlobalControl,
+    Mode,
 )
 
 COLLECTIONS = (
@@ -61,8 +62,12 @@ INDEXES: dict[str, list[IndexModel]] = {
 }
 
 
-def initialise(mongo: Mongo, catalogue: AnyCatalogue) -> None:
-    """Create what is missing: collections, indexes, and a closed fleet. Changes nothing that exists; safe to repeat."""
+def initialise(mongo: Mongo, catalogue: AnyCatalogue, *, fleet: Mode = Mode.DISABLED) -> None:
+    """Create what is missing: collections, indexes, the fleet's control. Changes nothing that exists; safe to repeat.
+
+    A fleet starts closed. ``fleet=Mode.ENABLED`` starts it open where no source document exists yet: no save can have
+    passed statistics by, so there is no grace to wait for.
+    """
     existing = set(mongo.database.list_collection_names())
     for name in (*COLLECTIONS, catalogue.source_collection, catalogue.context_collection):
         if name not in existing:
@@ -70,9 +75,10 @@ def initialise(mongo: Mongo, catalogue: AnyCatalogue) -> None:
     for name, indexes in INDEXES.items():
         mongo.collection(name).create_indexes(indexes)
     mongo.collection(catalogue.source_collection).create_index(_ascending("ProjectId", "_id"))
-    fleet = GlobalControl(catalogue_version=catalogue.version).to_bson()
-    identity = fleet.pop("_id")
-    mongo.collection(GLOBAL_CONTROL).update_one({"_id": identity}, {"$setOnInsert": fleet}, upsert=True)
+    empty = mongo.collection(catalogue.source_collection).find_one({}, {"_id": 1}) is None
+    control = GlobalControl(mode=fleet if empty else Mode.DISABLED, catalogue_version=catalogue.version).to_bson()
+    identity = control.pop("_id")
+    mongo.collection(GLOBAL_CONTROL).update_one({"_id": identity}, {"$setOnInsert": control}, upsert=True)
 
 
 def _create(mongo: Mongo, name: str) -> None:
