@@ -95,7 +95,8 @@ class Quantity(Fragment):
     decimals: int | None = None
 
     def html(self) -> str:
-        return _slotted(q.number(self.value, self.decimals), self.unit)
+        shown = q.number(self.value, self.decimals)
+        return _slotted(shown, self.unit) if self.unit else shown
 
     def text(self) -> str:
         return q.with_unit(self.value, self.unit, self.decimals)
@@ -196,6 +197,12 @@ class Table(Fragment):
         )
         return "\n".join([*([self.caption] if self.caption else []), *aligned])
 
+    def _value_html(self, value: Value) -> str:
+        """Where a column mixes units, a number without one keeps the room for it."""
+        if isinstance(value, Quantity) and not value.unit and self._slot():
+            return _slotted(value.text(), "")
+        return value_html(value)
+
     def _slot(self) -> str:
         """The class that gives units a fixed width, where a column mixes them."""
         for at in range(len(self.columns)):
@@ -213,7 +220,7 @@ class Table(Fragment):
         cells = []
         for at, (column, value) in enumerate(zip(self.columns, row, strict=True)):
             tag, scope = ("th", ' scope="row"') if at == 0 else ("td", "")
-            cells.append(f"<{tag}{scope}{_aligned(right[at])}>{value_html(column.cell(value))}</{tag}>")
+            cells.append(f"<{tag}{scope}{_aligned(right[at])}>{self._value_html(column.cell(value))}</{tag}>")
         bad = ' class="bad"' if index in self.failing else ""
         return f"<tr{bad}>{''.join(cells)}</tr>"
 

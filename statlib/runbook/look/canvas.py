@@ -46,6 +46,30 @@ class Width(Enum):
         return self.px - self.left - self.right
 
 
+@dataclass(frozen=True)
+class Span:
+    """The time that a figure shows: figures of one report are given the same, so that their moments align."""
+
+    start: datetime
+    seconds: float
+
+    @classmethod
+    def between(cls, start: datetime, end: datetime) -> Span:
+        """From ``start`` to ``end``; an empty span becomes a second, which an axis can show."""
+        return cls(start, max((end - start).total_seconds(), 1.0))
+
+    @classmethod
+    def covering(cls, wanted: Span | None, start: datetime, end: datetime) -> Span:
+        """``wanted``, widened where the data reach beyond it: nothing measured falls off the axis."""
+        if wanted is None:
+            return cls.between(start, end)
+        return cls.between(min(start, wanted.start), max(end, wanted.start + timedelta(seconds=wanted.seconds)))
+
+    def offset(self, at: datetime) -> float:
+        """Seconds after the start."""
+        return (at - self.start).total_seconds()
+
+
 def drawn(key: str, title: str, description: str, plot: Callable[[Width], Figure]) -> tuple[str, str]:
     """The wide and the narrow SVG of ``plot``, drawn in the house style without touching global state for others."""
     with as_file(files("statlib.runbook.look") / "statlib.mplstyle") as path, style.context(path):
@@ -162,11 +186,11 @@ def _tick_text(at: datetime, step: int) -> str:
     return f"{at:%H:%M:%S}" if step < 60 else f"{at:%H:%M}"
 
 
-def time_axis(ax: Axes, start: datetime, span_s: float, width: Width, *, labels: bool = True) -> None:
-    """Seconds after ``start`` on the horizontal axis, named at round times of UTC."""
-    ax.set_xlim(0, span_s)
-    ticks = time_ticks(start, span_s, width.time_ticks)
-    room_px = [width.right + (span_s - offset) / span_s * width.plot_px for offset, _ in ticks]
+def time_axis(ax: Axes, span: Span, width: Width, *, labels: bool = True) -> None:
+    """Seconds after the span's start on the horizontal axis, named at round times of UTC."""
+    ax.set_xlim(0, span.seconds)
+    ticks = time_ticks(span.start, span.seconds, width.time_ticks)
+    room_px = [width.right + (span.seconds - offset) / span.seconds * width.plot_px for offset, _ in ticks]
     texts = [
         text if room >= len(text) * CHARACTER_PX / 2 else "" for room, (_, text) in zip(room_px, ticks, strict=True)
     ]

@@ -5,6 +5,7 @@ was found and a table of the numbers. Nothing is drawn on pyplot, so that a cell
 a figure twice. Captions say when data were thinned and how.
 """
 
+from statlib.runbook.look.canvas import Span
 from statlib.runbook.look.plots.latency import LatencyInterval, LatencySummary, save_latency, save_latency_over_time
 from statlib.runbook.look.plots.parity import ParityPoint, ReadsInterval, parity_over_time
 from statlib.runbook.look.plots.saves import SavesInterval, saves_over_time
@@ -20,6 +21,7 @@ __all__ = [
     "ReadsInterval",
     "SavesInterval",
     "ScreeningPoint",
+    "Span",
     "StoragePoint",
     "parity_over_time",
     "save_latency",

@@ -65,6 +65,11 @@ def duration(seconds: float) -> str:
     return f"{whole}{NBSP}s"
 
 
+def each(seconds: float) -> str:
+    """An interval after the word *each*: ``second``, ``5 min 00 s``."""
+    return "second" if seconds == 1 else duration(seconds)
+
+
 def size(count: float) -> str:
     """Bytes in binary units: ``412 KiB``, ``9.4 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):

@@ -44,6 +44,8 @@ def themed_svg(fig: Figure, key: str, *, title: str = "", description: str = "")
     _prefix_identifiers(root, key)
     _unwrap(root)
     _merge_neighbours(root)
+    for path in root.iter(_SVG + "path"):
+        path.set("d", _relative(path.attrib["d"]))
     _require_tokens(root, key)
     named = f'aria-labelledby="{key}-t {key}-d"' if title else 'aria-hidden="true"'
     names = (
@@ -125,6 +127,36 @@ def _compact(path: str) -> str:
     """Without spaces that separate nothing, and without repeating ``L``."""
     joined = re.sub(r"\s*([MLCQz])\s*|\s+", lambda m: m.group(1) or " ", path).strip()
     return re.sub(r"(L[^A-Za-z]*)(?:L[^A-Za-z]*)+", lambda m: "L" + " ".join(m.group()[1:].split("L")), joined)
+
+
+def _relative(path: str) -> str:
+    """A path of straight lines with each point as its distance from the one before, which is shorter.
+
+    Distances are between rounded places, so that rounding never adds up.
+    """
+    if not _STRAIGHT.fullmatch(path):
+        return path
+    said, at = [], (0.0, 0.0)
+    for command, numbers in re.findall(r"([MLz])([^MLz]*)", path):
+        values = [float(number) for number in _NUMBER.findall(numbers)]
+        points = list(zip(values[::2], values[1::2], strict=True))
+        if command == "M":
+            at = points[0]
+            said.append(f"M{at[0]:g} {at[1]:g}")
+        elif command == "L":
+            steps = []
+            for x, y in points:
+                steps += [x - at[0], y - at[1]]
+                at = (x, y)
+            said.append("l" + " ".join(_bare(step) for step in steps).replace(" -", "-"))
+        else:
+            said.append("z")
+    return "".join(said)
+
+
+def _bare(step: float) -> str:
+    """Two decimals, without the zero before the point."""
+    return re.sub(r"^(-?)0\.", r"\1.", f"{round(step, 2) + 0.0:g}")
 
 
 def _inline_marks(root: Element) -> None:

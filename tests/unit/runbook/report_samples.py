@@ -202,12 +202,13 @@ def screening(count: int, seconds: float = 1.0) -> list[f.ScreeningPoint]:
 
 def sample_figures(count: int = 60, seconds: float = 1.0, *, failing: bool = False) -> tuple[Figure, ...]:
     points, reads = parity(count, seconds, failing=failing)
+    over = f.Span(START + timedelta(seconds=9), count * seconds)
     return (
-        f.saves_over_time(saves(count, seconds), source="operations.jsonl"),
-        f.save_latency_over_time(latency_intervals(count, seconds), source="operations.jsonl"),
-        f.parity_over_time(points, reads, source="parity.jsonl, reads.jsonl", started=START + timedelta(seconds=9)),
+        f.saves_over_time(saves(count, seconds), source="operations.jsonl", over=over),
+        f.save_latency_over_time(latency_intervals(count, seconds), source="operations.jsonl", over=over),
+        f.parity_over_time(points, reads, source="parity.jsonl, reads.jsonl", over=over),
         f.storage_growth(storage(min(count, 400), failing=failing), source="storage.jsonl", limit=1_200),
-        f.screening_progress(screening(count, seconds), source="progress.jsonl"),
+        f.screening_progress(screening(count, seconds), source="progress.jsonl", over=over),
     )
 
 

@@ -16,10 +16,11 @@ from statlib.runbook.fragments import Column, Figure, Table
 from statlib.runbook.look import canvas as c
 from statlib.runbook.look import quantities as q
 from statlib.runbook.look import thinning
-from statlib.runbook.look.canvas import SideLabel, Width
+from statlib.runbook.look.canvas import SideLabel, Span, Width
 
 ROWS_MAX = 24
 POINTS_MAX = 140
+POINTS_OF_ALL_MAX = 300
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,9 @@ def _dumbbell(ax: Axes, at: int, s: LatencySummary) -> None:
 # --- over time ---------------------------------------------------------------------
 
 
-def save_latency_over_time(intervals: Sequence[LatencyInterval], *, source: str, finding: str = "") -> Figure:
+def save_latency_over_time(
+    intervals: Sequence[LatencyInterval], *, source: str, finding: str = "", over: Span | None = None
+) -> Figure:
     """p50, p95 and p99 over time, one panel an outcome; the panels share both axes, which start at zero.
 
     Refuses (``ValueError``) no intervals at all.
@@ -152,15 +155,18 @@ def save_latency_over_time(intervals: Sequence[LatencyInterval], *, source: str,
     for interval in intervals:
         outcomes.setdefault(interval.outcome, []).append(interval)
     said = finding or _worst(intervals)
-    wide, narrow = c.drawn("latency-time", "Save latency over time", said, lambda width: _time_plot(outcomes, width))
+    starts = [interval.start for interval in intervals]
+    span = Span.covering(over, min(starts), max(starts))
+    title = "Save latency over time"
+    wide, narrow = c.drawn("latency-time", title, said, lambda width: _time_plot(outcomes, span, width))
     longest = max(len(own) for own in outcomes.values())
     return Figure(
         key="latency-time",
-        title="Save latency over time",
+        title=title,
         finding=said,
         what=(
             "Time from submission to answer in ms, quantiles over each interval, UTC; one panel an outcome, one scale."
-            f"{thinning.remark(longest, POINTS_MAX, 'intervals')} Source: {source}."
+            f"{thinning.remark(longest, _points_max(outcomes), 'intervals')} Source: {source}."
         ),
         svg_wide=wide,
         svg_narrow=narrow,
@@ -168,39 +174,42 @@ def save_latency_over_time(intervals: Sequence[LatencyInterval], *, source: str,
     )
 
 
+def _points_max(outcomes: Mapping[str, Sequence[LatencyInterval]]) -> int:
+    """Points of one line: many panels share what a figure may weigh."""
+    return max(8, min(POINTS_MAX, POINTS_OF_ALL_MAX // len(outcomes)))
+
+
 def _worst(intervals: Sequence[LatencyInterval]) -> str:
     worst = max(intervals, key=lambda i: i.p95_ms)
     return (
         f"p95 was {q.with_unit(worst.p95_ms, 'ms')} at its worst, "
-        f"at {q.instant(worst.start, seconds=True)[11:]} among {worst.outcome} saves"
+        f"at {q.instant(worst.start, seconds=True)} among {worst.outcome} saves"
     )
 
 
-def _time_plot(outcomes: Mapping[str, Sequence[LatencyInterval]], width: Width) -> Drawing:
+def _time_plot(outcomes: Mapping[str, Sequence[LatencyInterval]], span: Span, width: Width) -> Drawing:
     every = [interval for own in outcomes.values() for interval in own]
-    start = min(interval.start for interval in every)
-    span = max((interval.start - start).total_seconds() for interval in every) or 1.0
     height, pitch, top = (84, 118, 26) if width.narrow else (92, 126, 26)
     fig = c.canvas(width.px, top + pitch * len(outcomes) - (pitch - height) + 32)
     for at, (outcome, own) in enumerate(outcomes.items()):
         ax = c.axes_px(fig, width.left, top + pitch * at, width.plot_px, height)
         c.count_axis(ax, max(interval.p99_ms for interval in every), ticks=3)
-        _quantiles(ax, own, start, width, height)
+        _quantiles(ax, own, span, width, height, _points_max(outcomes))
         total = q.number(sum(interval.count for interval in own))
         c.note_above(ax, f"{outcome.capitalize()}, ms", color=c.INK, fontweight="bold")
         c.note_above(ax, f"{total} saves" + ("; p50, p95, p99 upwards" if width.narrow else ""), right=True)
-        c.time_axis(ax, start, span, width, labels=at == len(outcomes) - 1)
+        c.time_axis(ax, span, width, labels=at == len(outcomes) - 1)
     return fig
 
 
-def _quantiles(ax: Axes, own: Sequence[LatencyInterval], start: datetime, width: Width, height: float) -> None:
-    seconds = [(interval.start - start).total_seconds() for interval in own]
+def _quantiles(ax: Axes, own: Sequence[LatencyInterval], span: Span, width: Width, height: float, most: int) -> None:
+    seconds = [span.offset(interval.start) for interval in own]
     lines = (
         ("p99", [i.p99_ms for i in own], c.CONTEXT, c.DOTTED, 1.4),
         ("p95", [i.p95_ms for i in own], c.FIRST, "-", 1.7),
         ("p50", [i.p50_ms for i in own], c.CONTEXT, "-", 1.1),
     )
-    most = POINTS_MAX // 2 if width.narrow else POINTS_MAX
+    most = most // 2 if width.narrow else most
     gaps = [later - earlier for earlier, later in pairwise(seconds)]
     usual = sorted(gaps)[len(gaps) // 2] if gaps else 0.0
     for _, values, colour, dash, weight in lines:

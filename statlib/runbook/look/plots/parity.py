@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -14,7 +14,7 @@ from statlib.runbook.fragments import Column, Figure, Table
 from statlib.runbook.look import canvas as c
 from statlib.runbook.look import quantities as q
 from statlib.runbook.look import thinning
-from statlib.runbook.look.canvas import SideLabel, Width
+from statlib.runbook.look.canvas import SideLabel, Span, Width
 
 MARKS_MAX = 40
 BARS_MAX = 120
@@ -58,19 +58,19 @@ def parity_over_time(
     *,
     source: str,
     finding: str = "",
-    started: datetime | None = None,
+    over: Span | None = None,
 ) -> Figure:
     """A row of marks for each family, over the reads of the same time.
 
     A mark is solid where all its comparisons were exact, hollow where one was put off, and a cross where one
-    differed. Refuses (``ValueError``) no comparison at all. ``started`` aligns the axis with other figures.
+    differed. Refuses (``ValueError``) no comparison at all. ``over`` is the time that the report's figures share.
     """
     if not comparisons:
         raise ValueError("no parity comparison to draw")
     said = finding or _finding(comparisons, reads)
-    window = _window(comparisons, reads, started)
+    span = _span(comparisons, reads, over)
     wide, narrow = c.drawn(
-        "parity", "Parity comparisons and reads", said, lambda width: _plot(comparisons, reads, window, width)
+        "parity", "Parity comparisons and reads", said, lambda width: _plot(comparisons, reads, span, width)
     )
     merged = " Neighbouring comparisons share a mark." if len(comparisons) > MARKS_MAX else ""
     below = " Below: bundle reads, per second." if reads else ""
@@ -105,19 +105,16 @@ def _finding(comparisons: Sequence[ParityPoint], reads: Sequence[ReadsInterval])
     return f"{parity}; {q.number(fell_back)} of {q.plural(served + fell_back, 'read')} fell back to the source"
 
 
-def _window(
-    comparisons: Sequence[ParityPoint], reads: Sequence[ReadsInterval], started: datetime | None
-) -> tuple[datetime, float]:
-    start = started or min([point.at for point in comparisons] + [part.start for part in reads])
-    ends = [(point.at - start).total_seconds() for point in comparisons]
-    ends += [(part.start - start).total_seconds() + part.seconds for part in reads]
-    return start, max(*ends, 1.0)
+def _span(comparisons: Sequence[ParityPoint], reads: Sequence[ReadsInterval], over: Span | None) -> Span:
+    starts = [point.at for point in comparisons] + [part.start for part in reads]
+    ends = [point.at for point in comparisons] + [part.start + timedelta(seconds=part.seconds) for part in reads]
+    return Span.covering(over, min(starts), max(ends))
 
 
 def _plot(
     comparisons: Sequence[ParityPoint],
     reads: Sequence[ReadsInterval],
-    window: tuple[datetime, float],
+    span: Span,
     width: Width,
 ) -> Drawing:
     families = list(dict.fromkeys(point.family for point in comparisons))
@@ -130,8 +127,8 @@ def _plot(
     ax.set_yticks([])
     ax.grid(False)
     for at, family in enumerate(families):
-        _family_row(ax, at, [point for point in comparisons if point.family == family], window, width)
-    c.time_axis(ax, *window, width, labels=not reads)
+        _family_row(ax, at, [point for point in comparisons if point.family == family], span, width)
+    c.time_axis(ax, span, width, labels=not reads)
     if not width.narrow:
         ax.annotate(
             "compared", (1, 1), xycoords="axes fraction", xytext=(width.right - 4, 6), textcoords="offset points",
@@ -139,21 +136,20 @@ def _plot(
         )  # fmt: skip
     if reads:
         below = c.axes_px(fig, width.left, top + rows_px + between, width.plot_px, reads_px)
-        _reads(below, reads, window[0], width, reads_px)
-        c.time_axis(below, *window, width)
+        _reads(below, reads, span, width, reads_px)
+        c.time_axis(below, span, width)
     return fig
 
 
-def _marks(points: Sequence[ParityPoint], window: tuple[datetime, float], most: int) -> list[_Mark]:
-    start, span = window
+def _marks(points: Sequence[ParityPoint], span: Span, most: int) -> list[_Mark]:
     places: dict[int, list[ParityPoint]] = {}
     for point in points:
-        place = min(most - 1, int((point.at - start).total_seconds() / span * most))
+        place = min(most - 1, int(span.offset(point.at) / span.seconds * most))
         places.setdefault(place, []).append(point)
     alone = len(points) <= most
     return [
         _Mark(
-            (own[0].at - start).total_seconds() if alone and len(own) == 1 else (place + 0.5) * span / most,
+            span.offset(own[0].at) if alone and len(own) == 1 else (place + 0.5) * span.seconds / most,
             sum(point.exact is True for point in own),
             sum(point.exact is False for point in own),
             sum(point.exact is None for point in own),
@@ -162,8 +158,8 @@ def _marks(points: Sequence[ParityPoint], window: tuple[datetime, float], most: 
     ]
 
 
-def _family_row(ax: Axes, at: int, points: Sequence[ParityPoint], window: tuple[datetime, float], width: Width) -> None:
-    marks = _marks(points, window, MARKS_MAX if not width.narrow else MARKS_MAX // 2)
+def _family_row(ax: Axes, at: int, points: Sequence[ParityPoint], span: Span, width: Width) -> None:
+    marks = _marks(points, span, MARKS_MAX if not width.narrow else MARKS_MAX // 2)
     size = 6.0 if width.narrow else 7.4
     height = at + (0.18 if width.narrow else 0)
     bad = [mark for mark in marks if mark.mismatched]
@@ -183,7 +179,7 @@ def _family_row(ax: Axes, at: int, points: Sequence[ParityPoint], window: tuple[
     compared, differed = sum(m.exact + m.mismatched for m in marks), sum(m.mismatched for m in marks)
     said = f"{q.number(compared)}, {q.number(differed)} differ"
     colour = c.FAIL if differed else c.MUTED
-    end = window[1]
+    end = span.seconds
     if width.narrow:
         c.label(ax, 0, at, points[0].family, (0, 6), color=c.INK)
         c.label(ax, end, at, said, (0, 6), color=colour, ha="right")
@@ -193,14 +189,14 @@ def _family_row(ax: Axes, at: int, points: Sequence[ParityPoint], window: tuple[
         c.label(ax, end, at, short, (width.right - 4, 0), va="center", ha="right", color=colour)
 
 
-def _reads(ax: Axes, reads: Sequence[ReadsInterval], start: datetime, width: Width, height: float) -> None:
+def _reads(ax: Axes, reads: Sequence[ReadsInterval], span: Span, width: Width, height: float) -> None:
     stretches = thinning.stretches_of(len(reads), BARS_MAX if not width.narrow else BARS_MAX // 2)
     parts = [[reads[at] for at in stretch] for stretch in stretches]
-    left = [(part[0].start - start).total_seconds() for part in parts]
+    left = [span.offset(part[0].start) for part in parts]
     spans = [sum(piece.seconds for piece in part) for part in parts]
-    served = [sum(piece.served for piece in part) / span for part, span in zip(parts, spans, strict=True)]
-    back = [sum(piece.fell_back for piece in part) / span for part, span in zip(parts, spans, strict=True)]
-    bar_s = [span * 0.86 for span in spans]
+    served = [sum(piece.served for piece in part) / wide for part, wide in zip(parts, spans, strict=True)]
+    back = [sum(piece.fell_back for piece in part) / wide for part, wide in zip(parts, spans, strict=True)]
+    bar_s = [wide * 0.86 for wide in spans]
     ax.bar(left, served, width=bar_s, align="edge", color=c.FIRST, alpha=0.55)
     fallen = [at for at, rate in enumerate(back) if rate]
     ax.bar(
@@ -211,15 +207,20 @@ def _reads(ax: Axes, reads: Sequence[ReadsInterval], start: datetime, width: Wid
         align="edge",
         color=c.SECOND,
     )
+    tops = [served[at] + back[at] for at in fallen]
+    ax.plot(
+        [left[at] + bar_s[at] / 2 for at in fallen], tops, "v", ls="", markersize=6, color=c.SECOND, markeredgewidth=0,
+        clip_on=False, zorder=4,
+    )  # fmt: skip
     c.count_axis(ax, max(s + b for s, b in zip(served, back, strict=True)), ticks=2)
     c.note_above(ax, "Reads per second", color=c.INK, fontweight="bold")
     totals = sum(piece.served for piece in reads), sum(piece.fell_back for piece in reads)
     if width.narrow:
-        c.note_above(ax, f"{q.number(totals[0])} served, {q.number(totals[1])} fell back", right=True)
+        c.note_above(ax, f"{q.number(totals[0])} served, ▾ {q.number(totals[1])} fell back", right=True)
         return
     top = ax.get_ylim()[1]
     sides = [SideLabel(top * 0.3, f"{q.number(totals[0])} served", c.FIRST, bold=True)]
-    sides.append(SideLabel(top * 0.3 + top * 18 / height, f"{q.number(totals[1])} fell back", c.SECOND))
+    sides.append(SideLabel(top * 0.3 + top * 18 / height, f"▾ {q.number(totals[1])} fell back", c.SECOND))
     c.side_labels(ax, height, sides)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
@@ -13,7 +14,7 @@ from statlib.runbook.fragments import Column, Figure, Table, Value
 from statlib.runbook.look import canvas as c
 from statlib.runbook.look import quantities as q
 from statlib.runbook.look import thinning
-from statlib.runbook.look.canvas import SideLabel, Width
+from statlib.runbook.look.canvas import SideLabel, Span, Width
 
 ROWS_MAX = 24
 POINTS_MAX = 300
@@ -51,24 +52,31 @@ class _Kind:
     name: str
     colour: str
     at: int
+    sign: str = ""
 
     def count(self, intervals: Sequence[SavesInterval]) -> int:
         return sum(interval.unconfirmed[self.at] for interval in intervals)
 
 
-KINDS = (_Kind("stale", c.SECOND, 0), _Kind("exhausted", c.FAIL, 1), _Kind("other", c.CONTEXT, 2))
+STALE, OTHER = _Kind("stale", c.SECOND, 0), _Kind("other", c.CONTEXT, 2)
+EXHAUSTED = _Kind("exhausted", c.FAIL, 1, "✕ ")
+KINDS = (STALE, EXHAUSTED, OTHER)
 
 
-def saves_over_time(intervals: Sequence[SavesInterval], *, source: str, finding: str = "") -> Figure:
+def saves_over_time(
+    intervals: Sequence[SavesInterval], *, source: str, finding: str = "", over: Span | None = None
+) -> Figure:
     """Saves confirmed per second above, saves not confirmed below, over the same time.
 
     ``intervals`` are in order and do not overlap; refuses (``ValueError``) none at all. ``finding`` replaces
-    the computed caption.
+    the computed caption, ``over`` is the time that the report's figures share.
     """
     if not intervals:
         raise ValueError("no interval of saves to draw")
+    last = intervals[-1].start + timedelta(seconds=intervals[-1].seconds)
+    span = Span.covering(over, intervals[0].start, last)
     wide, narrow = c.drawn(
-        "saves", "Saves over time", finding or _finding(intervals), lambda width: _plot(intervals, width)
+        "saves", "Saves over time", finding or _finding(intervals), lambda width: _plot(intervals, span, width)
     )
     return Figure(
         key="saves",
@@ -97,34 +105,31 @@ def _finding(intervals: Sequence[SavesInterval]) -> str:
 
 
 def _what(intervals: Sequence[SavesInterval], source: str) -> str:
-    each = q.duration(intervals[0].seconds)
     return (
-        f"Saves answered in each {each}, UTC. Above: confirmed, per second. Below: submissions that were not "
-        f"confirmed, as a count.{thinning.remark(len(intervals), POINTS_MAX, 'intervals')} Source: {source}."
+        f"Saves answered in each {q.each(intervals[0].seconds)}, UTC. Above: confirmed, per second. "
+        f"Below: submissions that were not confirmed, as a count.{thinning.remark(len(intervals), POINTS_MAX, 'intervals')} Source: {source}."
     )
 
 
-def _plot(intervals: Sequence[SavesInterval], width: Width) -> Drawing:
+def _plot(intervals: Sequence[SavesInterval], span: Span, width: Width) -> Drawing:
     above, below, top = (96, 44, 26) if width.narrow else (120, 52, 26)
     fig = c.canvas(width.px, top + above + 40 + below + 30)
     upper = c.axes_px(fig, width.left, top, width.plot_px, above)
     lower = c.axes_px(fig, width.left, top + above + 40, width.plot_px, below)
-    start, span = intervals[0].start, _span_s(intervals)
-    _confirmed(upper, intervals, width, above)
-    _unconfirmed(lower, intervals, width, below)
-    c.time_axis(upper, start, span, width, labels=False)
-    c.time_axis(lower, start, span, width)
+    _confirmed(upper, intervals, span, width, above)
+    _unconfirmed(lower, intervals, span, width, below)
+    c.time_axis(upper, span, width, labels=False)
+    c.time_axis(lower, span, width)
     return fig
 
 
-def _confirmed(ax: Axes, intervals: Sequence[SavesInterval], width: Width, height: float) -> None:
-    start = intervals[0].start
+def _confirmed(ax: Axes, intervals: Sequence[SavesInterval], span: Span, width: Width, height: float) -> None:
     rates = [interval.rate for interval in intervals]
-    middles = [(interval.start - start).total_seconds() + interval.seconds / 2 for interval in intervals]
+    middles = [span.offset(interval.start) + interval.seconds / 2 for interval in intervals]
     kept = thinning.kept_indexes(rates, POINTS_MAX if not width.narrow else POINTS_MAX // 2)
     c.count_axis(ax, max(rates))
     mean = _mean(intervals)
-    ax.plot([0, _span_s(intervals)], [mean, mean], color=c.AXIS, linewidth=1, linestyle=c.DOTTED)
+    ax.plot([0, span.seconds], [mean, mean], color=c.AXIS, linewidth=1, linestyle=c.DOTTED)
     marker = "o" if len(kept) < 3 else ""
     ax.plot([middles[at] for at in kept], [rates[at] for at in kept], marker=marker, markersize=5, color=c.FIRST)
     c.note_above(ax, "Confirmed saves per second", color=c.INK, fontweight="bold")
@@ -135,36 +140,49 @@ def _confirmed(ax: Axes, intervals: Sequence[SavesInterval], width: Width, heigh
         c.side_labels(ax, height, [SideLabel(mean, said + " a second", c.MUTED)])
 
 
-def _unconfirmed(ax: Axes, intervals: Sequence[SavesInterval], width: Width, height: float) -> None:
-    start = intervals[0].start
+def _unconfirmed(ax: Axes, intervals: Sequence[SavesInterval], span: Span, width: Width, height: float) -> None:
+    """Stale and other submissions as stacked bars, exhausted ones as crosses at their own count."""
     stretches = thinning.stretches_of(len(intervals), BARS_MAX if not width.narrow else BARS_MAX // 2)
-    bars = [[intervals[at] for at in stretch] for stretch in stretches]
-    left = [(bar[0].start - start).total_seconds() for bar in bars]
-    spans = [_span_s(bar) for bar in bars]
-    base = [0] * len(bars)
-    present = [kind for kind in KINDS if kind.count(intervals)]
-    for kind in present:
-        counts = [kind.count(bar) for bar in bars]
+    parts = [[intervals[at] for at in stretch] for stretch in stretches]
+    left = [span.offset(part[0].start) for part in parts]
+    wide = [_span_s(part) for part in parts]
+    base = [0] * len(parts)
+    for kind in (STALE, OTHER):
+        counts = [kind.count(part) for part in parts]
         shown = [at for at, count in enumerate(counts) if count]
         ax.bar(
             [left[at] for at in shown],
             [counts[at] for at in shown],
-            width=[spans[at] * 0.8 for at in shown],
+            width=[wide[at] * 0.8 for at in shown],
             bottom=[base[at] for at in shown],
             align="edge",
             color=kind.colour,
         )
         base = [low + count for low, count in zip(base, counts, strict=True)]
-    c.count_axis(ax, max(*base, 2), ticks=2)
-    c.note_above(ax, f"Not confirmed, in each {q.duration(spans[0])}", color=c.INK, fontweight="bold")
+    exhausted = [EXHAUSTED.count(part) for part in parts]
+    met = [at for at, count in enumerate(exhausted) if count]
+    middles, heights = [left[at] + wide[at] * 0.4 for at in met], [exhausted[at] for at in met]
+    halo: dict[str, Any] = {"marker": "x", "linestyle": "", "clip_on": False, "zorder": 4}
+    ax.plot(middles, heights, markersize=8, markeredgewidth=5, color=c.PAPER, **halo)
+    ax.plot(middles, heights, markersize=8, markeredgewidth=2, color=c.FAIL, **halo)
+    c.count_axis(ax, max(*base, *exhausted, 2), ticks=2)
+    c.note_above(ax, f"Not confirmed, in each {q.each(wide[0])}", color=c.INK, fontweight="bold")
+    _name_unconfirmed(ax, intervals, span, width, height)
+
+
+def _name_unconfirmed(ax: Axes, intervals: Sequence[SavesInterval], span: Span, width: Width, height: float) -> None:
+    present = [kind for kind in KINDS if kind.count(intervals)]
+    said = [f"{kind.sign}{q.number(kind.count(intervals))} {kind.name}" for kind in present]
+    top = ax.get_ylim()[1]
     if not present:
-        c.label(ax, _span_s(intervals) / 2, ax.get_ylim()[1] / 2, "none", ha="center", va="center", color=c.MUTED)
+        c.label(ax, span.seconds / 2, top / 2, "none", ha="center", va="center", color=c.MUTED)
     elif width.narrow:
-        c.note_above(ax, ", ".join(f"{q.number(kind.count(intervals))} {kind.name}" for kind in present), right=True)
+        c.note_above(ax, ", ".join(said), right=True)
     else:
-        top = ax.get_ylim()[1]
-        said = [(f"{q.number(kind.count(intervals))} {kind.name}", kind.colour) for kind in present]
-        sides = [SideLabel(at * 20.0 / height * top, text, colour) for at, (text, colour) in enumerate(said)]
+        step = c.LINE_PX / height * top
+        sides = [
+            SideLabel(at * step, text, kind.colour) for at, (kind, text) in enumerate(zip(present, said, strict=True))
+        ]
         c.side_labels(ax, height, sides)
 
 

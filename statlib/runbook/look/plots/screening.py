@@ -13,10 +13,10 @@ from statlib.runbook.fragments import Column, Figure, Table, Value
 from statlib.runbook.look import canvas as c
 from statlib.runbook.look import quantities as q
 from statlib.runbook.look import thinning
-from statlib.runbook.look.canvas import SideLabel, Width
+from statlib.runbook.look.canvas import SideLabel, Span, Width
 
 ROWS_MAX = 24
-POINTS_MAX = 120
+POINTS_MAX = 80
 
 # From the bottom of the stack: what is settled, what is not, what is untouched. Colour and density differ.
 LOOKS: Mapping[str, tuple[str, float, str]] = {
@@ -36,7 +36,9 @@ class ScreeningPoint:
     studies: Mapping[str, int]
 
 
-def screening_progress(points: Sequence[ScreeningPoint], *, source: str, finding: str = "") -> Figure:
+def screening_progress(
+    points: Sequence[ScreeningPoint], *, source: str, finding: str = "", over: Span | None = None
+) -> Figure:
     """Studies by class over time, stacked to the number of studies.
 
     ``points`` are in order. Refuses (``ValueError``) none at all, and a class without a look.
@@ -47,7 +49,8 @@ def screening_progress(points: Sequence[ScreeningPoint], *, source: str, finding
     if unknown:
         raise ValueError(f"screening classes without a look: {', '.join(unknown)}")
     said = finding or _finding(points)
-    wide, narrow = c.drawn("screening", "Screening progress", said, lambda width: _plot(points, width))
+    span = Span.covering(over, points[0].at, points[-1].at)
+    wide, narrow = c.drawn("screening", "Screening progress", said, lambda width: _plot(points, span, width))
     return Figure(
         key="screening",
         title="Screening progress",
@@ -76,23 +79,21 @@ def _finding(points: Sequence[ScreeningPoint]) -> str:
     return f"{moved}{since}; {q.number(conflicts)} in conflict"
 
 
-def _plot(points: Sequence[ScreeningPoint], width: Width) -> Drawing:
+def _plot(points: Sequence[ScreeningPoint], span: Span, width: Width) -> Drawing:
     height, top = (150, 12) if width.narrow else (190, 12)
     present = [name for name in LOOKS if any(point.studies.get(name, 0) for point in points)]
     below = 20 * -(-len(present) // 2) + 8 if width.narrow else 0
     fig = c.canvas(width.px, top + height + 30 + below)
     ax = c.axes_px(fig, width.left, top, width.plot_px, height)
-    start = points[0].at
-    span = max((points[-1].at - start).total_seconds(), 1.0)
     kept = [stretch[-1] for stretch in thinning.stretches_of(len(points), POINTS_MAX // (2 if width.narrow else 1))]
     kept = [0, *kept[1:]] if len(kept) > 1 else [0, 0]
     chosen = [points[at] for at in kept]
-    seconds = [(point.at - start).total_seconds() for point in chosen]
+    seconds = [span.offset(point.at) for point in chosen]
     if len(points) == 1:
-        seconds = [0.0, span]
+        seconds = [0.0, span.seconds]
     c.count_axis(ax, max(sum(point.studies.values()) for point in points))
     _stack(ax, seconds, chosen, present)
-    c.time_axis(ax, start, span, width)
+    c.time_axis(ax, span, width)
     last = points[-1].studies
     if width.narrow:
         _legend(fig, present, last, width)
@@ -106,8 +107,8 @@ def _stack(ax: Axes, seconds: Sequence[float], points: Sequence[ScreeningPoint],
     for name in present:
         colour, density, _ = LOOKS[name]
         top = [low + point.studies.get(name, 0) for low, point in zip(base, points, strict=True)]
-        ax.fill_between(seconds, base, top, color=colour, alpha=density, linewidth=0, step="post")
-        ax.plot(seconds, top, color=c.PAPER, linewidth=1, drawstyle="steps-post")
+        ax.fill_between(seconds, base, top, color=colour, alpha=density, linewidth=0)
+        ax.plot(seconds, top, color=c.PAPER, linewidth=1)
         base = top
 
 

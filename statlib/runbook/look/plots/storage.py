@@ -17,6 +17,7 @@ from statlib.runbook.look import thinning
 from statlib.runbook.look.canvas import Width
 
 POINTS_MAX = 60
+POINTS_OF_ALL_MAX = 360
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 
 
@@ -70,7 +71,7 @@ def storage_growth(
         what=(
             f"Growth of what each collection's documents hold since the first reading, over {driver}; one scale. Line: "
             f"least squares. Wedge and brackets: 95 % interval of the slope.{dashed}"
-            f"{thinning.remark(longest, POINTS_MAX, 'readings')} Source: {source}."
+            f"{thinning.remark(longest, _points_max(grown), 'readings')} Source: {source}."
         ),
         svg_wide=wide,
         svg_narrow=narrow,
@@ -92,6 +93,11 @@ def _fitted(collections: Mapping[str, Sequence[StoragePoint]], limit: float | No
     return sorted(grown, key=lambda one: -(one.slope.upper if one.slope else 0.0))
 
 
+def _points_max(grown: Sequence[_Collection]) -> int:
+    """Points of one panel: many panels share what a figure may weigh."""
+    return max(8, min(POINTS_MAX, POINTS_OF_ALL_MAX // len(grown)))
+
+
 def _finding(grown: Sequence[_Collection], per: str, limit: float | None) -> str:
     steepest = next((one for one in grown if one.slope), None)
     if steepest is None or steepest.slope is None:
@@ -99,9 +105,11 @@ def _finding(grown: Sequence[_Collection], per: str, limit: float | None) -> str
     opening = f"{steepest.name} grows fastest, by {_interval(steepest.slope)} B per {per}"
     if limit is None:
         return opening
-    over = [one.name for one in grown if one.over]
-    verdict = f"over the limit: {', '.join(over)}" if over else f"all stay below the limit of {q.number(limit)}"
-    return f"{opening}; {verdict}"
+    others = [one.name for one in grown if one.over and one is not steepest]
+    if steepest.over:
+        also = f"; so do {', '.join(others)}" if others else ""
+        return f"{opening}, and passes the limit of {q.number(limit)}{also}"
+    return f"{opening}; all stay below the limit of {q.number(limit)}"
 
 
 def _interval(slope: Slope) -> str:
@@ -123,7 +131,7 @@ def _plot(grown: Sequence[_Collection], driver: str, per: str, limit: float | No
         scale.apply(ax, 3 if width.narrow else 5)
         ax.tick_params(axis="y", labelleft=column == 0)
         ax.tick_params(axis="x", labelbottom=at + across >= len(grown))
-        _panel(ax, one, scale, limit, width)
+        _panel(ax, one, scale, limit, width, _points_max(grown))
     fig.axes[-1].set_xlabel(f"{driver}{scale.thousands}", loc="right", labelpad=2)
     return fig
 
@@ -164,7 +172,7 @@ class _Scale:
         ax.set_xticks(places, [q.number(place / by) for place in places])
 
 
-def _panel(ax: Axes, one: _Collection, scale: _Scale, limit: float | None, width: Width) -> None:
+def _panel(ax: Axes, one: _Collection, scale: _Scale, limit: float | None, width: Width, most: int) -> None:
     colour, title = (c.FAIL, c.FAIL) if one.over else (c.FIRST, c.INK)
     sizes = [size / scale.unit_bytes for size in one.grown]
     counts = [point.count for point in one.points]
@@ -183,7 +191,7 @@ def _panel(ax: Axes, one: _Collection, scale: _Scale, limit: float | None, width
         at = [low, mean_x, high]
         ax.fill_between(at, ends[0], ends[2], color=colour, alpha=0.22, linewidth=0)
         ax.plot(at, ends[1], color=colour, linewidth=1.6)
-    kept = thinning.kept_indexes(sizes, POINTS_MAX if not width.narrow else POINTS_MAX // 2)
+    kept = thinning.kept_indexes(sizes, most // 2 if width.narrow else most)
     ax.plot([counts[k] for k in kept], [sizes[k] for k in kept], "o", markersize=3, color=colour, markeredgewidth=0)
     name = one.name if not width.narrow or len(one.name) <= 20 else one.name[:9] + "…" + one.name[-9:]
     c.note_above(ax, ("✕ " if one.over else "") + name, color=title, fontweight="bold", shift_px=(0, 22))
