@@ -29,7 +29,7 @@ class RunbookParameters(BaseModel):
     A subclass whose field name or type says credential is a programming error: Fault when the class is made.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from types import TracebackType
 from typing import Any
-
-from IPython.core.getipython import get_ipython
 
 from statlib.kernel.refusals import Refusal
 
 
 def show_refusals_briefly() -> None:
-    """From now on, in this kernel. The cell still counts as one that raised."""
+    """From now on, in this kernel. The cell still counts as one that raised. Outside a kernel: nothing."""
+    if "IPython" not in sys.modules:  # a kernel has it loaded; nobody else waits for it
+        return
+    from IPython.core.getipython import get_ipython  # noqa: PLC0415 - see above
+
     if (shell := get_ipython()) is not None:
         shell.set_custom_exc((Refusal,), _show)  # type: ignore[no-untyped-call]
 
