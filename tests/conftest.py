@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from statlib.kernel.identifiers import new_token
 from statlib.kernel.settings import ClockSettings, MongoSettings, Settings
+from statlib.local import process
 from statlib.local.replica_set import ReplicaSet, replica_set
 from statlib.mongo.connection import Mongo, connected
 
@@ -44,6 +45,14 @@ def mongo(settings: Settings) -> Iterator[Mongo]:
     with connected(settings, app_name="statlib-tests") as opened:
         yield opened
         opened.client.drop_database(opened.database)
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[Settings]:
+    """Settings of a data folder that has no server yet; one that the test starts is stopped afterwards."""
+    settings = Settings(data_dir=tmp_path / "data folder")
+    yield settings
+    process.kill(settings.data_dir / "mongo" / "db")
 
 
 def settings_on(server: ReplicaSet, folder: Path) -> Settings:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 from pydantic import SecretStr
 
@@ -54,7 +56,9 @@ def _up_lines(found: Up) -> list[str]:
     ]
     in_force = config_file()
     if in_force is None or in_force.absolute() != found.config:
-        lines.append(f"note: they are not in force here; to use them: export STATLIB_CONFIG={found.config}")
+        lines.append(
+            f"note: they are not in force here; to use them: export STATLIB_CONFIG={shlex.quote(str(found.config))}"
+        )
     elif load_settings().mongo.uri.get_secret_value() != found.uri:
         lines.append("note: STATLIB__MONGO__URI is set and names another deployment")
     return lines

@@ -146,3 +146,7 @@ def _show_traceback_if_asked(error: Exception) -> None:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    main()

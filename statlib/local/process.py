@@ -217,6 +217,20 @@ def last_error(log: Path) -> str:
     return ""
 
 
+def is_gone(process: psutil.Process) -> bool:
+    """Whether a process has ended and let go of its files and port.
+
+    A zombie that no init has collected yet counts as ended once its other threads are gone: until then they
+    hold what the process held.
+    """
+    try:
+        if not process.is_running():
+            return True
+        return bool(process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1)
+    except psutil.NoSuchProcess:  # ZombieProcess included: a platform that shows nothing of one
+        return True
+
+
 def is_frozen(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
         return bool(process.status() == psutil.STATUS_STOPPED)
@@ -246,17 +260,10 @@ def _option(command_line: Sequence[str], name: str) -> str | None:
 
 
 def _gone_within(process: psutil.Process, timeout_s: float) -> bool:
-    """Polled, because the server is nobody's child; a zombie that no init collects counts as gone."""
+    """Polled, because the server is nobody's child."""
     deadline = time.monotonic() + timeout_s
-    while not _is_gone(process):
+    while not is_gone(process):
         if time.monotonic() >= deadline:
             return False
         time.sleep(POLL_S)
     return True
-
-
-def _is_gone(process: psutil.Process) -> bool:
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 from pymongo import MongoClient
-from pymongo.errors import AutoReconnect, NotPrimaryError, OperationFailure, PyMongoError
+from pymongo.errors import AutoReconnect, ConnectionFailure, OperationFailure, PyMongoError
 
 from statlib.kernel.refusals import Fault
 from statlib.kernel.settings import Settings, load_settings
@@ -104,7 +104,7 @@ class ReplicaSet:
         """Make the primary yield; returns the node that was primary, which may be elected again after 5 s."""
         node = self.wait_for_primary()
         # the server closes the connection under the command's answer in some versions
-        with direct_client(node) as client, contextlib.suppress(AutoReconnect, NotPrimaryError):
+        with direct_client(node) as client, contextlib.suppress(AutoReconnect):
             client.admin.command("replSetStepDown", STEP_DOWN_S, secondaryCatchUpPeriodSecs=2, force=True)
         return node
 
@@ -119,24 +119,41 @@ class ReplicaSet:
         return found
 
     def _configure(self) -> None:
-        """Initiate a new set; give a set whose ports moved its new addresses."""
-        first = self.nodes[0]
-        with direct_client(first) as client:
-            try:
-                client.admin.command("replSetGetStatus")
-            except OperationFailure as error:
-                if error.code == _NOT_INITIATED:
-                    client.admin.command("replSetInitiate", self._configuration())
-                elif error.code == _NOT_A_MEMBER:
-                    self._readdress(client)
-                else:
-                    raise Fault(f"{first.address} does not tell its state", remedy=f"Read {first.log}.") from error
+        """Initiate a new set; give a set whose ports moved its new addresses.
 
-    def _readdress(self, client: MongoClient[dict[str, Any]]) -> None:
+        A server whose stored address is no longer its own says "not initiated" while it looks for itself there:
+        for 30 s, if a stranger on that port accepts and stays silent. So it is a new one only without a stored
+        configuration; else its final answer is awaited.
+        """
+        deadline = time.monotonic() + PRIMARY_TIMEOUT_S
+        while time.monotonic() < deadline:
+            # a server that finds itself outside its set hangs up on everybody; each step may be repeated
+            with contextlib.suppress(ConnectionFailure), direct_client(self.nodes[0]) as client:
+                if self._is_configured(client):
+                    return
+            time.sleep(POLL_S)
+        raise Fault(
+            f"{self.nodes[0].address} did not join its set within {PRIMARY_TIMEOUT_S:.0f} s",
+            remedy=f"Read {self.nodes[0].log}.",
+        )
+
+    def _is_configured(self, client: MongoClient[dict[str, Any]]) -> bool:
+        """Take the one step that the server's state asks for; True once it is a member of its set."""
+        if (code := _state_error(client)) is None:
+            return True
         stored = client.get_database("local").get_collection("system.replset").find_one()
-        if stored is None or len(stored["members"]) != len(self.nodes):
+        if code == _NOT_INITIATED and stored is None:
+            client.admin.command("replSetInitiate", self._configuration())
+        elif code == _NOT_A_MEMBER and stored is not None:
+            self._readdress(client, stored)
+        elif code != _NOT_INITIATED:
+            raise Fault(f"{self.nodes[0].address} has no usable set (code {code})", remedy=f"Read {self.nodes[0].log}.")
+        return False
+
+    def _readdress(self, client: MongoClient[dict[str, Any]], stored: dict[str, Any]) -> None:
+        if len(stored["members"]) != len(self.nodes):
             raise Fault(
-                f"{self.nodes[0].dbpath} belongs to another replica set",
+                f"{self.nodes[0].dbpath} belongs to a set of {len(stored['members'])} servers, not {len(self.nodes)}",
                 remedy="Set data_dir to another folder.",
             )
         for member, node in zip(stored["members"], self.nodes, strict=True):
@@ -161,6 +178,15 @@ class ReplicaSet:
                 return
             time.sleep(POLL_S)
         raise Fault(f"the set's members did not all join within {timeout_s:.0f} s: {', '.join(states)}")
+
+
+def _state_error(client: MongoClient[dict[str, Any]]) -> int | None:
+    """The server's error code for having no state to tell, or None if it is a member of its set."""
+    try:
+        client.admin.command("replSetGetStatus")
+    except OperationFailure as error:
+        return error.code or 0
+    return None
 
 
 @contextlib.contextmanager
