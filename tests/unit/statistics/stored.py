@@ -1,0 +1,37 @@
+"""Stored documents with harmless defaults, for tests that are about one field of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from statlib.statistics.counters import to_stored
+from statlib.statistics.documents import Guard, GuardId, Row, State, WriteEpochs
+from statlib.statistics.gates import Stamp
+
+PROJECT = UUID(int=1)
+FAMILY = "Family"
+STAMP = Stamp(fleet=1, project=2, tracking=3, catalogue_version=4, configuration_digest="digest")
+
+
+def guard(state: State = State.FRESH, **changed: Any) -> Guard:
+    given: dict[str, Any] = {"family_write_epoch": 5, "visible_generation": 1, "visible_token": "t"}
+    return Guard(id=GuardId(project_id=PROJECT, family=FAMILY), state=state, **given | changed)
+
+
+def row(scope: str = "project", counters: Mapping[str, int] | None = None, **changed: Any) -> Row:
+    given: dict[str, Any] = {
+        "project_id": PROJECT,
+        "family": FAMILY,
+        "scope": scope,
+        "generation": 1,
+        "token": "t",
+        "state": State.FRESH,
+        "is_published": True,
+        "counters": to_stored(counters or {"n": 1}),
+        "write_epochs": WriteEpochs(fleet=1, project=2, family=5, tracking=3),
+        "catalogue_version": 4,
+        "configuration_digest": "digest",
+    }
+    return Row(**given | changed)
