@@ -13,16 +13,20 @@ from statlib.mongo.connection import Mongo
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.counters import Counters, without_zeros
 
+# A reply is bounded by its 16 MiB; the server's default of 101 documents would cost large bundles a second command.
+_REPLY_DOCS = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class PinnedReads:
-    """The catalogue's ``SnapshotReads``, over a snapshot session."""
+    """The catalogue's ``SnapshotReads``, over a snapshot session. An answer within 16 MiB is one command."""
 
     mongo: Mongo
     session: ClientSession
 
     def aggregate(self, collection: str, pipeline: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        return list(self.mongo.collection(collection).aggregate(list(pipeline), session=self.session))
+        found = self.mongo.collection(collection).aggregate(list(pipeline), session=self.session, batchSize=_REPLY_DOCS)
+        return list(found)
 
 
 def calculate(

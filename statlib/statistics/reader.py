@@ -107,11 +107,13 @@ def read_bundle(host: Host, catalogue: AnyCatalogue, project: UUID, requests: It
     Refuses FamilyUnknown, ScopeUnknown and ProjectNotFound; SourceVisibilityFenced (503) while the source is rewritten.
     """
     host.require_open()
-    asked = _by_family(catalogue, requests)
+    requested = tuple(requests)
+    asked = _by_family(catalogue, requested)
     with snapshot(host.mongo) as session:
         reads = PinnedReads(host.mongo, session)
         moment = read_moment(reads, catalogue, project, asked)
         scopes = declared(catalogue, moment.context, asked)
+        _require_named(requested, scopes)
         reason = closed_gate(host, catalogue, project, moment, scopes)
         if reason is ServeReason.SourceVisibilityFenced:
             raise Refusal(reason, f"project {project}")
@@ -205,6 +207,13 @@ def _by_family(catalogue: AnyCatalogue, requests: Iterable[Request]) -> dict[str
     if not asked:
         raise Refusal(OperateReason.FamilyUnknown, "a bundle names at least one family")
     return asked
+
+
+def _require_named(requests: Sequence[Request], scopes: Mapping[str, Sequence[str]]) -> None:
+    """A scope that is named beside ``ALL`` must be declared too. Refuses ScopeUnknown."""
+    for family, scope in requests:
+        if isinstance(scope, str) and scope not in scopes[family]:
+            raise Refusal(OperateReason.ScopeUnknown, f"{family}: {scope}")
 
 
 def _served(moment: Moment, scopes: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Counters]]:
