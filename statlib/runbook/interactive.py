@@ -67,7 +67,7 @@ def hold_run(runbook: str, parameters: RunbookParameters, settings: Settings) ->
     return _recorded(Hold(new_run(archive, runbook)), parameters, settings)
 
 
-def close_by_hand(run: Run, *, as_it_is: bool) -> Ended:
+def close_by_hand(run: Run[Any], *, as_it_is: bool) -> Ended:
     """Keep the notebook, derive the verdict, seal and publish. Refuses NotebookBehind, and has then changed nothing."""
     from statlib.runbook.sealing import end_run  # noqa: PLC0415 - needed once, at the end
 

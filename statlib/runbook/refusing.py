@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from types import TracebackType
 from typing import Any
 
 from statlib.kernel.refusals import Refusal
+from statlib.runbook.live import in_kernel
 
 
 def show_refusals_briefly() -> None:
     """From now on, in this kernel. The cell still counts as one that raised. Outside a kernel: nothing."""
-    if "IPython" not in sys.modules:  # a kernel has it loaded; nobody else waits for it
+    if not in_kernel():
         return
-    from IPython.core.getipython import get_ipython  # noqa: PLC0415 - see above
+    from IPython.core.getipython import get_ipython  # noqa: PLC0415 - loaded in every kernel, and nowhere else
 
-    if (shell := get_ipython()) is not None:
-        shell.set_custom_exc((Refusal,), _show)  # type: ignore[no-untyped-call]
+    shell: Any = get_ipython()
+    shell.set_custom_exc((Refusal,), _show)
 
 
 def _show(

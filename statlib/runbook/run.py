@@ -10,10 +10,13 @@ Invariant: nothing is acted upon without ``apply=True`` and the name of what is 
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from uuid import UUID, uuid5
 
 from statlib.evidence.captures import Captures
@@ -21,18 +24,22 @@ from statlib.evidence.entries import EntryKind
 from statlib.evidence.journal import Journal
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings, load_settings
+from statlib.review.catalogue import REVIEW
 from statlib.runbook.archive import RunFolder, run_at
 from statlib.runbook.catalogue import Runbook, find_runbook
 from statlib.runbook.confirmation import require_confirmation
 from statlib.runbook.credentials import credentials_in
-from statlib.runbook.fragments import Fragment, StatusLine
+from statlib.runbook.fragments import Fragment, StatusLine, stylesheet_fragment
+from statlib.runbook.live import show
 from statlib.runbook.look import shapes
+from statlib.runbook.look.quantities import plural
 from statlib.runbook.parameters import RunbookParameters, may_act, parse_parameters, plain_parameters
 from statlib.runbook.reasons import RunbookReason
 from statlib.runbook.refusing import show_refusals_briefly
 from statlib.runbook.steps import Step, Steps
 
 if TYPE_CHECKING:
+    from statlib.admin.client import AdminClient
     from statlib.runbook.interactive import Hold
 
 RUN_FOLDER_VARIABLE = "STATLIB_RUN_FOLDER"  # set for the kernel by whoever executes the notebook headless
@@ -40,17 +47,18 @@ RUN_FOLDER_VARIABLE = "STATLIB_RUN_FOLDER"  # set for the kernel by whoever exec
 _REQUESTS = UUID("0b5c4f0e-6a0e-5c8d-9c55-9d1f0c6d1b52")  # namespace of the request ids of runs
 
 A = ParamSpec("A")
+P = TypeVar("P", bound=RunbookParameters)
 R = TypeVar("R")
 
 
-class Run:
+class Run(Generic[P]):
     """One run of a runbook, as its notebook sees it."""
 
     def __init__(
         self,
         runbook: Runbook,
         folder: RunFolder,
-        parameters: RunbookParameters,
+        parameters: P,
         settings: Settings,
         *,
         hold: Hold | None = None,
@@ -62,30 +70,59 @@ class Run:
         self.journal = Journal(folder.journal, clock=settings.time)
         self.captures = Captures(folder.evidence, self.journal)
         self._hold = hold
-        self._steps: Steps[Run] = Steps(self.journal, self, apply=may_act(parameters))
+        self._resources = ExitStack()
+        atexit.register(self._resources.close)  # an interrupted kernel still takes its host off the list
+        self._steps: Steps[Run[P]] = Steps(self.journal, self, apply=may_act(parameters))
 
     @property
     def run_id(self) -> str:
         return self.folder.run_id
 
-    def step(self, name: str, function: Callable[Concatenate[Run, A], R], *args: A.args, **inputs: A.kwargs) -> Step[R]:
+    def step(
+        self, name: str, function: Callable[Concatenate[Run[P], A], R], *args: A.args, **inputs: A.kwargs
+    ) -> Step[R]:
         """Call ``function(run, …)`` once in this run's life; see ``Steps.take`` for what it must be like."""
         return self._steps.take(name, function, acting=False, args=args, inputs=inputs)
 
-    def act(self, name: str, function: Callable[Concatenate[Run, A], R], *args: A.args, **inputs: A.kwargs) -> Step[R]:
+    def act(
+        self, name: str, function: Callable[Concatenate[Run[P], A], R], *args: A.args, **inputs: A.kwargs
+    ) -> Step[R]:
         """As ``step``, for what changes something: in a dry run neither it nor any later step is taken."""
         return self._steps.take(name, function, acting=True, args=args, inputs=inputs)
 
-    def request_id(self, step: str) -> UUID:
+    @cached_property
+    def client(self) -> AdminClient:
+        """The boundary's client: of the deployment that the settings name, else of an embedded one that lives until
+        the run is closed. Opened when it is first asked for."""
+        from statlib.admin.embedded import boundary  # noqa: PLC0415 - a runbook that asks nothing needs no server
+
+        return self._resources.enter_context(boundary(self.settings, REVIEW))
+
+    def request_id(self, step: str) -> str:
         """The same for the same step of the same run, so that a repeated call is known for what it is."""
-        return uuid5(_REQUESTS, f"{self.run_id}/{step}")
+        return str(uuid5(_REQUESTS, f"{self.run_id}/{step}"))
 
     def note(self, text: str) -> None:
         """Put a sentence on record."""
         self.journal.append(EntryKind.Note, text=text)
 
+    def opening(self) -> Fragment:
+        """What is about to run, where, and whether it may act."""
+        taken = sum(entry.kind is EntryKind.StepClosed for entry in self.journal.entries)
+        again = f"; taken up again after {plural(taken, 'closed step')}" if taken else ""
+        if may_act(self.parameters):
+            return StatusLine(shapes.PENDING, "Acting", f"{self.runbook.name} on {self.settings.deployment}{again}")
+        return StatusLine(
+            shapes.DRY, "Dry run", f"{self.runbook.name} on {self.settings.deployment}; nothing will be changed{again}"
+        )
+
+    def _release(self) -> None:
+        self._resources.close()
+        self.__dict__.pop("client", None)
+
     def leave(self) -> None:
         """Let go of a run by hand without ending it: it stays unfinished, and can be taken up again."""
+        self._release()
         self.journal.close()
         if self._hold is not None:
             self._hold.release()
@@ -97,6 +134,7 @@ class Run:
         sealed, and the run takes nothing more; ``as_it_is`` seals a notebook not all of whose cells were executed.
         Refuses NotebookBehind.
         """
+        self._release()
         if self._hold is None:
             self.journal.append(EntryKind.Note, text="The notebook closed its run.", closing=True)
             return StatusLine(
@@ -109,27 +147,31 @@ class Run:
         return ended
 
 
-def begin(name: str, /, **given: Any) -> Run:
+def begin(name: str, /, **given: Any) -> Run[Any]:
     """Open the run of runbook ``name`` with the values of the notebook's parameters cell.
 
     Refuses what ``parse_parameters`` and ``require_confirmation`` refuse, and RunDiffers if the notebook uses
     other parameters than those that the run was started with.
     """
+    show_refusals_briefly()
     runbook = find_runbook(name)
     settings = load_settings()
     parameters = parse_parameters(runbook.parameters, given, secrets=credentials_in(settings))
     require_confirmation(runbook, parameters, settings)
-    show_refusals_briefly()
     if folder := os.environ.get(RUN_FOLDER_VARIABLE):
-        return _headless(runbook, run_at(Path(folder)), parameters, settings)
-    return _by_hand(runbook, parameters, settings)
+        run = _headless(runbook, run_at(Path(folder)), parameters, settings)
+    else:
+        run = _by_hand(runbook, parameters, settings)
+    show(stylesheet_fragment())
+    show(run.opening())
+    return run
 
 
-_open: dict[str, Run] = {}
+_open: dict[str, Run[Any]] = {}
 """Runs that this kernel opened by hand and has not closed: a first cell that is run again finds its run here."""
 
 
-def _by_hand(runbook: Runbook, parameters: RunbookParameters, settings: Settings) -> Run:
+def _by_hand(runbook: Runbook, parameters: RunbookParameters, settings: Settings) -> Run[Any]:
     from statlib.runbook.interactive import hold_run  # noqa: PLC0415 - headless kernels need none of it
 
     before = _open.get(runbook.name)
@@ -142,7 +184,7 @@ def _by_hand(runbook: Runbook, parameters: RunbookParameters, settings: Settings
     return _open[runbook.name]
 
 
-def _headless(runbook: Runbook, folder: RunFolder, parameters: RunbookParameters, settings: Settings) -> Run:
+def _headless(runbook: Runbook, folder: RunFolder, parameters: RunbookParameters, settings: Settings) -> Run[Any]:
     run = Run(runbook, folder, parameters, settings)
     started = next((entry for entry in run.journal.entries if entry.kind is EntryKind.RunStarted), None)
     if started is None or started.data["runbook"] != runbook.name:

@@ -214,7 +214,13 @@ def _cell(value: Any) -> Value:
 
 
 def _result_adapter(name: str, function: Callable[..., Any]) -> TypeAdapter[Any]:
-    hints = get_type_hints(function)
+    try:
+        hints = get_type_hints(function)
+    except NameError as error:
+        raise Fault(
+            f"step {name}: an annotation of {function.__qualname__} names {error.name!r}, unknown when it runs",
+            remedy="Import it outside TYPE_CHECKING.",
+        ) from error
     if "return" not in hints:
         raise Fault(
             f"step {name}: {function.__qualname__} does not say what it returns",

@@ -36,13 +36,13 @@ class Done(BaseModel):
     appended: int
 
 
-def preflight(run: Run) -> Plan:
-    parameters = _parameters(run)
+def preflight(run: Run[TinyParameters]) -> Plan:
+    parameters = run.parameters
     return Plan(lines=parameters.lines, already_there=len(_lines(parameters.effects)))
 
 
-def append(run: Run, plan: Plan) -> Done:
-    parameters = _parameters(run)
+def append(run: Run[TinyParameters], plan: Plan) -> Done:
+    parameters = run.parameters
     if plan.lines > 3:
         raise Refusal(TinyReason.TooManyLines, f"{plan.lines} lines")
     with parameters.effects.open("a", encoding="utf-8") as file:
@@ -50,8 +50,8 @@ def append(run: Run, plan: Plan) -> Done:
     return Done(appended=plan.lines)
 
 
-def measure(run: Run, done: Done | None) -> None:
-    parameters = _parameters(run)
+def measure(run: Run[TinyParameters], done: Done | None) -> None:
+    parameters = run.parameters
     started = datetime(2026, 3, 2, tzinfo=UTC)
     at = started.isoformat()
     captures = run.captures
@@ -110,11 +110,6 @@ def measure(run: Run, done: Done | None) -> None:
                     "documents": 1, "size_bytes": 100, "storage_bytes": 4096,
                 }
             )  # fmt: skip
-
-
-def _parameters(run: Run) -> TinyParameters:
-    assert isinstance(run.parameters, TinyParameters)
-    return run.parameters
 
 
 def _lines(file: Path) -> list[str]:
