@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from statlib.kernel.refusals import Refusal
-from statlib.runbook.live import in_kernel
+from statlib.runbook.shell import in_kernel
 
 
 def show_refusals_briefly() -> None:

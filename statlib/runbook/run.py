@@ -30,12 +30,12 @@ from statlib.runbook.catalogue import Runbook, find_runbook
 from statlib.runbook.confirmation import require_confirmation
 from statlib.runbook.credentials import credentials_in
 from statlib.runbook.fragments import Fragment, StatusLine, stylesheet_fragment
-from statlib.runbook.live import show
 from statlib.runbook.look import shapes
 from statlib.runbook.look.quantities import plural
 from statlib.runbook.parameters import RunbookParameters, may_act, parse_parameters, plain_parameters
 from statlib.runbook.reasons import RunbookReason
 from statlib.runbook.refusing import show_refusals_briefly
+from statlib.runbook.shell import show
 from statlib.runbook.steps import Step, Steps
 
 if TYPE_CHECKING:
