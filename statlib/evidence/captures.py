@@ -77,13 +77,25 @@ class Captures:
             parts = _PART.fullmatch(path.name)
             if file in known or parts is None:
                 continue
-            rows = path.read_bytes().count(b"\n") if path.suffix == ".jsonl" else None
-            found.append(
-                self._enter(
-                    CaptureRef(parts["name"], file, sha256_of_file(path), path.stat().st_size, rows, complete=False)
-                )
-            )
+            if path.suffix == ".jsonl":
+                found.append(self.enter_rows(parts["name"], path, complete=False))
+            else:
+                ref = CaptureRef(parts["name"], file, sha256_of_file(path), path.stat().st_size, None, complete=False)
+                found.append(self._enter(ref))
         return tuple(found)
+
+    def enter_rows(self, name: str, path: Path, *, complete: bool) -> CaptureRef:
+        """Journal a file of rows as it lies on disk: what an interrupted ``append`` left is in the hash as well."""
+        running, size_bytes, rows, line = hashlib.sha256(), 0, 0, b"\n"
+        with path.open("rb") as file:
+            for line in file:
+                running.update(line)
+                size_bytes += len(line)
+                rows += 1
+        whole = complete and line.endswith(b"\n")
+        return self._enter(
+            CaptureRef(name, f"{FOLDER}/{path.name}", running.hexdigest(), size_bytes, rows, complete=whole)
+        )
 
     def _create(self, name: str, suffix: str) -> tuple[int, Path]:
         if not _NAME.fullmatch(name):
@@ -122,40 +134,26 @@ class LineCapture:
         self._path = path
         self._file = os.fdopen(descriptor, "wb", buffering=0)
         self._mutex = threading.Lock()
-        self._running = hashlib.sha256()
-        self._size_bytes = 0
-        self._rows = 0
         self._ref: CaptureRef | None = None
 
     def append(self, row: Mapping[str, Json] | BaseModel) -> None:
         """Add one row. Raises Fault if JSON cannot say it, or after closing."""
         line = encode(row) + b"\n"
         with self._mutex:
-            if self._ref is not None:
+            if self._file.closed:
                 raise Fault(f"the capture {self._path.name} is closed", remedy="Open another with lines().")
             rest = memoryview(line)
             while rest:
                 rest = rest[self._file.write(rest) or 0 :]
-            self._running.update(line)
-            self._size_bytes += len(line)
-            self._rows += 1
 
     def close(self) -> CaptureRef:
         """Force the rows to disk and journal their hash. Closing again returns the same reference."""
         with self._mutex:
-            if self._ref is None:
+            if not self._file.closed:
                 os.fsync(self._file.fileno())
                 self._file.close()
-                self._ref = self._captures._enter(  # one class in two parts: the writer and its open file
-                    CaptureRef(
-                        self._name,
-                        f"{FOLDER}/{self._path.name}",
-                        self._running.hexdigest(),
-                        self._size_bytes,
-                        self._rows,
-                        complete=True,
-                    )
-                )
+            if self._ref is None:
+                self._ref = self._captures.enter_rows(self._name, self._path, complete=True)
             return self._ref
 
     def __enter__(self) -> Self:

@@ -175,7 +175,7 @@ class Chain:
         self.line += 1
         try:
             raw = decode(text)
-            entry = Entry.model_validate_json(text, strict=True)
+            entry = Entry.model_validate_json(text, strict=True).model_copy(update={"data": raw["data"]})
             REQUIRED[entry.kind].model_validate(entry.data)
             hash_due, canonical = sealed(raw), encode(raw)
         except ValidationError as error:

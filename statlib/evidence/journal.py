@@ -29,7 +29,8 @@ __all__ = ["Entry", "EntryKind", "Journal", "read_journal"]
 class Journal:
     """Opens or continues the journal at ``path``. Refuses JournalDamaged if what is there is no whole chain.
 
-    Safe among threads and among processes on one machine. ``clock`` gives the label ``at`` only.
+    Safe among threads and among processes on one machine, and against KeyboardInterrupt; not to be used in a signal
+    handler. ``clock`` gives the label ``at`` only.
     """
 
     def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
@@ -38,6 +39,7 @@ class Journal:
         self._mutex = threading.Lock()
         self._chain = Chain()
         self._end = 0
+        self._settled = True
         path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
@@ -60,8 +62,8 @@ class Journal:
         with self._alone():
             return tuple(self._chain.entries)
 
-    def append(self, kind: EntryKind, **data: Json) -> Entry:
-        """Write one entry and return once it is on disk.
+    def append(self, kind: EntryKind, /, **data: Json) -> Entry:
+        """Write one entry and return once it is on disk. An append that was interrupted may be there or not.
 
         Refuses RunIsClosed after RunClosed. Raises Fault if ``data`` lacks what the kind must say, or if the disk
         refuses; the journal then ends with the entry before.
@@ -98,8 +100,12 @@ class Journal:
                 raise Fault(f"the journal {self.path} was closed in this process", remedy="Open it again.")
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             try:
+                if not self._settled:  # an interrupt may have struck between the file's state and ours
+                    self._chain, self._end = Chain(), 0
+                self._settled = False
                 self._catch_up()
                 yield
+                self._settled = True
             finally:
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 

@@ -18,6 +18,8 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 """What may be written. Numbers are finite; integers lie within ±(2⁵³ − 1), the range every JSON reader keeps."""
 
 _CHUNK_BYTES = 1 << 20
+_INTEGER_MAX = 2**53 - 1
+_DIGITS_MAX = 40  # RFC 8785 writes an exponent from 1e21 on
 
 
 def encode(value: Json | BaseModel) -> bytes:
@@ -33,9 +35,13 @@ def encode(value: Json | BaseModel) -> bytes:
 
 
 def decode(text: bytes) -> Any:
-    """The value of one JSON text. Raises ValueError on anything else, NaN and Infinity included."""
+    """The value of one JSON text. Raises ValueError on anything else, NaN and Infinity included.
+
+    Whole numbers beyond ±(2⁵³ − 1) come back as floats, which is what they were: RFC 8785 writes 1e17 without an
+    exponent, and only so does encoding a decoded value give the same bytes again.
+    """
     try:
-        return json.loads(text.decode("utf-8"), parse_constant=_refuse_constant)
+        return json.loads(text.decode("utf-8"), parse_constant=_refuse_constant, parse_int=_number)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -55,3 +61,10 @@ def sha256_of_file(path: Path) -> str:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
+
+
+def _number(text: str) -> int | float:
+    if len(text) > _DIGITS_MAX:
+        raise ValueError("a number has too many digits")
+    number = int(text)
+    return number if abs(number) <= _INTEGER_MAX else float(text)

@@ -59,7 +59,8 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:g} s"
     whole = round(seconds)
-    for size, unit, below_size, below in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            return f"{whole // size} {unit} {whole % size // below_size:02} {below}"
-    return f"{whole} s"
+    if whole >= 86_400:
+        return f"{whole // 86_400} d {whole % 86_400 // 3600:02} h"
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    return f"{whole // 60} min {whole % 60:02} s"

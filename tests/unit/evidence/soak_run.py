@@ -209,7 +209,7 @@ class Story:
 
 def leave_bundle(folder: Path, story: Story) -> Path:
     """Tell ``story`` through the real writers, and seal it."""
-    parameters = {"apply": story.apply, "duration_s": 60}
+    parameters = {"apply": story.apply, "duration_s": 60, "large": 1e17}
     evidence = folder / "evidence"
     with Journal(evidence / "journal.jsonl") as journal:
         captures = Captures(evidence, journal)

@@ -19,6 +19,7 @@ from tests.unit.evidence.soak_run import (
     EVENTS,
     THRESHOLDS,
     Raw,
+    Row,
     at,
     fallback,
     gates_of,
@@ -258,7 +259,12 @@ def test_a_value_captured_again_supersedes_and_rows_add_up(tmp_path: Path) -> No
 def test_only_seven_real_days_are_no_rehearsal(
     duration_s: float, elapsed_s: float, offset_ms: int, rehearsal: bool, tmp_path: Path
 ) -> None:
-    window = {"started_at": at(0), "ended_at": at(elapsed_s), "monotonic_s": elapsed_s, "clock_offset_ms": offset_ms}
+    window: Row = {
+        "started_at": at(0),
+        "ended_at": at(elapsed_s),
+        "monotonic_s": elapsed_s,
+        "clock_offset_ms": offset_ms,
+    }
     with Journal(tmp_path / "journal.jsonl") as journal:
         Captures(tmp_path, journal).write("window", window)
         thresholds = SoakThresholds(**(THRESHOLDS.model_dump() | {"duration_s": duration_s}))
@@ -276,7 +282,8 @@ def test_results_survive_their_stored_form_unchanged(tmp_path: Path) -> None:
 
 def test_derivation_does_not_depend_on_the_order_of_rows(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    shuffled = replace(TRUE, **{name: list(reversed(getattr(TRUE, name))) for name in CAPTURES[4:]})
+    rows: Row = {name: list(reversed(getattr(TRUE, name))) for name in CAPTURES[4:]}
+    shuffled = replace(TRUE, **rows)
     assert gates_of(TRUE, first) == gates_of(shuffled, second)
 
 

@@ -111,7 +111,7 @@ def test_a_failed_run_is_good_evidence_of_a_failure(tmp_path: Path) -> None:
 def test_every_flipped_byte_is_refused_and_its_file_named(folder: Path) -> None:
     for path in files_of(folder):
         content = path.read_bytes()
-        step = max(1, len(content) // 40)
+        step = max(1, len(content) // 10)
         for place in {*range(0, len(content), step), len(content) - 1}:
             path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
             found = verify(folder)
@@ -388,6 +388,35 @@ def test_a_pass_with_a_step_that_was_not_done_is_refused(outcome: str, tmp_path:
 def test_a_step_that_was_done_after_a_refusal_is_accepted(tmp_path: Path) -> None:
     found = verify(leave_bundle(tmp_path, Story(steps=(("hold", "refused"), ("hold", "done")))))
     assert found.ok, subjects(found)
+
+
+def test_a_closing_word_that_is_no_verdict_is_refused(folder: Path) -> None:
+    def change(entries: list[dict[str, Any]]) -> None:
+        entries[-1]["data"]["verdict"] = "excellent"
+
+    reseal(folder, journal_head=rechain(folder, change))
+    assert "closes with 'excellent', which is no verdict" in subjects(verify(folder))
+
+
+def test_a_capture_journaled_twice_is_refused(folder: Path) -> None:
+    def change(entries: list[dict[str, Any]]) -> None:
+        capture = next(entry for entry in entries if entry["kind"] == EntryKind.Capture)
+        entries.insert(-1, capture | {})
+
+    reseal(folder, journal_head=rechain(folder, change))
+    assert "evidence/captures/window.json: is journaled again in line" in subjects(verify(folder))
+
+
+def test_a_gate_stated_twice_is_refused(folder: Path) -> None:
+    gates = decode(Bundle(folder).manifest.read_bytes())["predicate"]["gates"]
+    reseal(folder, gates=[*gates, gates[0]])
+    assert "manifest.json: states a gate twice" in subjects(verify(folder))
+
+
+def test_a_gate_that_cannot_be_derived_is_refused(folder: Path) -> None:
+    gates = decode(Bundle(folder).manifest.read_bytes())["predicate"]["gates"]
+    reseal(folder, gates=[*gates, gates[0] | {"key": "invented"}])
+    assert "gate invented: is stated in manifest.json and cannot be derived" in subjects(verify(folder))
 
 
 def drop_first(kind: EntryKind) -> Callable[[list[dict[str, Any]]], None]:

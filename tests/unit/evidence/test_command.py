@@ -1,0 +1,45 @@
+"""``statlib evidence verify``: a table for people, a document for programs, an exit code for both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from statlib.cli.evidence import evidence
+from tests.unit.evidence.soak_run import Story, leave_bundle
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return leave_bundle(tmp_path / "run", Story())
+
+
+def test_an_accepted_folder_ends_with_0_and_says_what_that_proves(folder: Path) -> None:
+    result = CliRunner().invoke(evidence, ["verify", str(folder)])
+    assert result.exit_code == 0
+    assert "Accepted: rehearsal passed" in result.output
+    assert "Neither signed nor anchored" in result.output
+
+
+def test_a_refused_folder_ends_with_3_and_names_what_is_wrong(folder: Path) -> None:
+    (folder / "evidence/captures/window.json").unlink()
+    result = CliRunner().invoke(evidence, ["verify", str(folder)])
+    assert result.exit_code == 3
+    assert "evidence/captures/window.json" in result.output
+    assert "Refused" in result.output
+    assert "Accepted" not in result.output
+
+
+@pytest.mark.parametrize(("damaged", "code"), [(False, 0), (True, 3)])
+def test_json_says_the_same(damaged: bool, code: int, folder: Path) -> None:
+    if damaged:
+        (folder / "report.html").write_text("")
+    result = CliRunner().invoke(evidence, ["verify", str(folder), "--json"])
+    told = json.loads(result.output)
+    assert result.exit_code == code
+    assert told["ok"] is not damaged
+    assert told["assurance"] == "undamaged"
+    assert {finding["subject"] for finding in told["findings"]} == ({"report.html"} if damaged else set())
