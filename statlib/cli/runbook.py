@@ -103,7 +103,7 @@ def run(
 
         ended = run_headless(book, parameters, settings=settings, archive=archive, timeout_s=timeout_s, resume=resume)
     except Refusal as refusal:
-        raise NotRun(refusal) from refusal
+        raise NotRun(refusal, as_json=wants_json(click.get_current_context())) from refusal
     conclusion = ended.conclusion
     halted = conclusion.halted
     cause = f": {halted.cause}" if halted else ""
@@ -136,13 +136,13 @@ class NotRun(click.ClickException):
 
     exit_code = EXIT_REFUSED
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: Refusal, *, as_json: bool) -> None:
         super().__init__(" ".join(str(refusal).split()))
         self.refusal = refusal
+        self.as_json = as_json
 
     def show(self, file: IO[Any] | None = None) -> None:
-        context = click.get_current_context(silent=True)
-        if context is not None and wants_json(context):
+        if self.as_json:
             click.echo(json.dumps(plain({"refused": self.refusal.as_wire()}), ensure_ascii=False))
         click.echo(f"refused: {self.message}", err=True)
         click.echo(f"remedy: {self.refusal.remedy}", err=True)
