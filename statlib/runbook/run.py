@@ -30,6 +30,7 @@ from statlib.runbook.catalogue import Runbook, find_runbook
 from statlib.runbook.confirmation import require_confirmation
 from statlib.runbook.credentials import credentials_in
 from statlib.runbook.fragments import Fragment, StatusLine, stylesheet_fragment
+from statlib.runbook.holding import Hold, hold_steps
 from statlib.runbook.look import shapes
 from statlib.runbook.look.quantities import plural
 from statlib.runbook.parameters import RunbookParameters, may_act, parse_parameters, plain_parameters
@@ -40,7 +41,6 @@ from statlib.runbook.steps import Step, Steps
 
 if TYPE_CHECKING:
     from statlib.admin.client import AdminClient
-    from statlib.runbook.interactive import Hold
 
 RUN_FOLDER_VARIABLE = "STATLIB_RUN_FOLDER"  # set for the kernel by whoever executes the notebook headless
 
@@ -70,6 +70,7 @@ class Run(Generic[P]):
         self.journal = Journal(folder.journal, clock=settings.time)
         self.captures = Captures(folder.evidence, self.journal)
         self._hold = hold
+        self._steps_hold = hold_steps(folder)
         self._resources = ExitStack()
         atexit.register(self._resources.close)  # an interrupted kernel still takes its host off the list
         self._steps: Steps[Run[P]] = Steps(self.journal, self, apply=may_act(parameters))
@@ -96,7 +97,7 @@ class Run(Generic[P]):
         the run is closed. Opened when it is first asked for."""
         from statlib.admin.embedded import boundary  # noqa: PLC0415 - a runbook that asks nothing needs no server
 
-        return self._resources.enter_context(boundary(self.settings, REVIEW))
+        return self._resources.enter_context(boundary(load_settings(), REVIEW))  # as they are by now
 
     def request_id(self, step: str) -> str:
         """The same for the same step of the same run, so that a repeated call is known for what it is."""
@@ -124,6 +125,7 @@ class Run(Generic[P]):
         """Let go of a run by hand without ending it: it stays unfinished, and can be taken up again."""
         self._release()
         self.journal.close()
+        self._steps_hold.release()
         if self._hold is not None:
             self._hold.release()
 
@@ -158,30 +160,30 @@ def begin(name: str, /, **given: Any) -> Run[Any]:
     settings = load_settings()
     parameters = parse_parameters(runbook.parameters, given, secrets=credentials_in(settings))
     require_confirmation(runbook, parameters, settings)
-    if folder := os.environ.get(RUN_FOLDER_VARIABLE):
-        run = _headless(runbook, run_at(Path(folder)), parameters, settings)
-    else:
-        run = _by_hand(runbook, parameters, settings)
+    run = _open.get(name)
+    if run is None or run.parameters != parameters:
+        run = _opened(runbook, parameters, settings)
     show(stylesheet_fragment())
     show(run.opening())
     return run
 
 
 _open: dict[str, Run[Any]] = {}
-"""Runs that this kernel opened by hand and has not closed: a first cell that is run again finds its run here."""
+"""Runs that this kernel opened and has not closed: a first cell that is run again finds its run here."""
 
 
-def _by_hand(runbook: Runbook, parameters: RunbookParameters, settings: Settings) -> Run[Any]:
-    from statlib.runbook.interactive import hold_run  # noqa: PLC0415 - headless kernels need none of it
-
-    before = _open.get(runbook.name)
-    if before is not None and before.parameters == parameters:
-        return before
-    if before is not None:
+def _opened(runbook: Runbook, parameters: RunbookParameters, settings: Settings) -> Run[Any]:
+    if (before := _open.pop(runbook.name, None)) is not None:
         before.leave()
-    hold = hold_run(runbook.name, parameters, settings)
-    _open[runbook.name] = Run(runbook, hold.folder, parameters, settings, hold=hold)
-    return _open[runbook.name]
+    if folder := os.environ.get(RUN_FOLDER_VARIABLE):
+        run = _headless(runbook, run_at(Path(folder)), parameters, settings)
+    else:
+        from statlib.runbook.interactive import take_up  # noqa: PLC0415 - headless kernels need none of it
+
+        place, hold = take_up(runbook.name, parameters, settings)
+        run = Run(runbook, place, parameters, settings, hold=hold)
+    _open[runbook.name] = run
+    return run
 
 
 def _headless(runbook: Runbook, folder: RunFolder, parameters: RunbookParameters, settings: Settings) -> Run[Any]:

@@ -138,11 +138,12 @@ class _Delivery:
         attempt = Attempt(self.envelope, self.change, loaded.source, self.digest)
         progress = Progress()
         try:
-            return transact(
-                self.mongo,
-                lambda session: commit(self.host, self.catalogue, session, attempt, progress),
-                reruns_max=0,  # every rerun is an attempt: the document must be looked at again first
-            )
+            with self.host.turns.turn(self.envelope.project):
+                return transact(
+                    self.mongo,
+                    lambda session: commit(self.host, self.catalogue, session, attempt, progress),
+                    reruns_max=0,  # every rerun is an attempt: the document must be looked at again first
+                )
         except Overtaken:
             return progress.cause
         except Refusal as refusal:

@@ -27,6 +27,7 @@ from statlib.mongo.connection import Mongo
 from statlib.statistics.bounds import HOST_ALLOWLIST_MAX, MEMBER_LIVE_S, MEMBER_RENEWAL_S
 from statlib.statistics.documents import MEMBER
 from statlib.statistics.reasons import OperateReason, SaveReason
+from statlib.statistics.turns import Turns
 
 
 class Role(StrEnum):
@@ -51,6 +52,7 @@ class Host:
     allowlist: frozenset[UUID]
     writes: bool
     families: frozenset[str]
+    turns: Turns = field(default_factory=Turns, repr=False)
     _closed: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def includes(self, project: UUID) -> bool:

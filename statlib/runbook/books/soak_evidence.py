@@ -1,0 +1,322 @@
+"""The soak: does everything stay exact while reviewers work? Replays a review, observes, and derives gates.
+
+The steps of ``runbooks/soak_evidence.ipynb``, in its order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from uuid import UUID
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from statlib.evidence import soak_captures as soak
+from statlib.evidence.capture_reader import CaptureReader
+from statlib.evidence.gates import derive_gates
+from statlib.kernel.refusals import Fault, Refusal
+from statlib.kernel.settings import load_settings
+from statlib.mongo.connection import connected
+from statlib.mongo.probe import probe
+from statlib.review.documents import STUDIES
+from statlib.review.loading.detection import detect
+from statlib.review.loading.registration import register
+from statlib.review.loading.review import LoadedReview, event_counts, replayed
+from statlib.review.loading.simulated import SimulatedReview
+from statlib.review.loading.store import store
+from statlib.runbook.application import application_host
+from statlib.runbook.catalogue import Runbook
+from statlib.runbook.fragments import GateTable, Progress
+from statlib.runbook.live import Live
+from statlib.runbook.parameters import ActingParameters
+from statlib.runbook.run import Run
+from statlib.runbook.soak.findings import soak_findings
+from statlib.runbook.soak.window import Load, WindowSummary, receipts_since, run_window
+from statlib.statistics.documents import Mode
+from statlib.statistics.reasons import OperateReason
+
+SIMULATED = "simulated"
+FAMILIES = ("ProjectScreening",)
+PROBLEMS_NAMED = 20
+
+
+class Cadence(BaseModel):
+    """How often, in seconds, each observation is made; a rebuild every 0 s is none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    read_s: float = Field(default=0.05, gt=0, le=3_600)
+    parity_s: float = Field(default=1.0, gt=0, le=3_600)
+    rebuild_s: float = Field(default=10.0, ge=0, le=86_400)
+
+
+class Thresholds(BaseModel):
+    """What the gates hold the run to, beside the window's length."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    operations_min: int = Field(default=1_000, ge=1)
+    reads_min: int = Field(default=300, ge=1)
+    comparisons_min: int = Field(default=20, ge=1)
+    fallback_rate_max: float = Field(default=0.02, ge=0, le=1)
+    bytes_per_operation_max: float = Field(default=4_096.0, gt=0)
+
+
+class SoakParameters(ActingParameters):
+    """What an operator may say to a soak."""
+
+    data: str = Field(default=SIMULATED, min_length=1, description="'simulated', or the folder of an export")
+    studies: int = Field(default=1_250, ge=10, le=100_000, description="simulated: records under review")
+    seed: int = Field(default=20_260_309, ge=0, description="simulated: another seed is another review")
+    reviewers: int = Field(default=6, ge=1, le=64, description="concurrent reviewers, each a thread of its own")
+    rate_per_s: float = Field(default=50.0, ge=0, le=10_000, description="decisions a second; 0: as fast as possible")
+    duration_s: float = Field(default=60.0, gt=0, description="the window lasts at least so long; a real soak 7 days")
+    cadence: Cadence = Field(default=Cadence(), description="seconds between reads, comparisons and rebuilds")
+    thresholds: Thresholds = Field(default=Thresholds(), description="gates: least and greatest values")
+
+
+SoakRun = Run[SoakParameters]
+
+
+class Preflight(BaseModel):
+    """What would be done, and to what."""
+
+    deployment: str
+    server: str
+    review: str
+    recorded: str
+    simulated: str
+    studies: int
+    reviewers_on_record: int
+    decisions: int
+    decisions_that_change_nothing: int
+    rows_not_loaded: int
+
+
+class LoadedProject(BaseModel):
+    """The project that this run loaded for itself."""
+
+    project: UUID
+    name: str
+    studies: int
+    decisions: int
+
+
+class Opened(BaseModel):
+    """The gates as the soak found or set them, and when it began, by the server's clock."""
+
+    fleet: str
+    project: str
+    waited_s: float
+    began_at: AwareDatetime
+
+
+class Backfilled(BaseModel):
+    published: int
+    current: int
+    races_lost: int
+    exact: bool
+
+
+class Closing(BaseModel):
+    """What was left when the savers had finished."""
+
+    published: int
+    receipts: int
+    studies_as_recorded: int
+    studies_that_differ: int
+
+
+def preflight(run: SoakRun) -> Preflight:
+    """Read the data and ask the server; change nothing."""
+    review = _review(run)
+    counts = event_counts(review.events)
+    with connected(run.settings, app_name="statlib-runbook") as mongo:
+        facts = probe(mongo)
+    for problem in review.problems[:PROBLEMS_NAMED]:
+        run.note(f"not loaded: {problem}")
+    provenance = review.project.provenance
+    return Preflight(
+        deployment=run.settings.deployment,
+        server=f"MongoDB {facts.version}",
+        review=provenance.source or review.project.name,
+        recorded=provenance.recorded or "nothing",
+        simulated=provenance.simulated or "nothing",
+        studies=len(review.studies),
+        reviewers_on_record=len(review.project.memberships),
+        decisions=counts.submitted,
+        decisions_that_change_nothing=counts.unchanged,
+        rows_not_loaded=len(review.problems),
+    )
+
+
+def load(run: SoakRun) -> LoadedProject:
+    """Store the review as a project of this run's own, under statistics from its first study on."""
+    review = _review(run)
+    with connected(run.settings, app_name="statlib-runbook") as mongo:
+        store(review, mongo, before_studies=lambda project: register(project, mongo, run.settings))
+    counts = event_counts(review.events)
+    run.captures.write(
+        soak.LOADED,
+        soak.Loaded(
+            events_total=counts.submitted,
+            events_distinct=counts.submitted - counts.unchanged,
+            provenance=review.project.provenance.model_dump(mode="json"),
+        ),
+    )
+    project = review.project
+    return LoadedProject(project=project.id, name=project.name, studies=len(review.studies), decisions=counts.submitted)
+
+
+def open_gates(run: SoakRun, loaded: LoadedProject) -> Opened:
+    """Open what is closed, through the boundary, and wait out the grace of an opening."""
+    client = run.client
+    status = client.status(loaded.project)
+    began = time.monotonic()
+    if status.fleet_mode != Mode.ENABLED:
+        client.set_fleet_mode(enabled=True, request_id=run.request_id("open the fleet"))
+    if status.project_mode != Mode.ENABLED:
+        client.set_narrow_gate(loaded.project, enabled=True, request_id=run.request_id("open the gate"))
+    _wait_out_the_grace(run, loaded.project)
+    status = client.status(loaded.project)
+    return Opened(
+        fleet=status.fleet_mode,
+        project=str(status.project_mode),
+        waited_s=round(time.monotonic() - began, 1),
+        began_at=client.server_time(),
+    )
+
+
+def backfill(run: SoakRun, loaded: LoadedProject) -> Backfilled:
+    """Publish every family, and prove it served and exact, before the first save."""
+    return _backfill(run, loaded.project, "backfill")
+
+
+def soak_window(run: SoakRun, loaded: LoadedProject) -> WindowSummary:
+    """Replay and observe."""
+    asked = run.parameters
+    run.captures.write(soak.THRESHOLDS, _thresholds(asked))
+    load_ = Load(
+        workers=asked.reviewers,
+        rate_per_s=asked.rate_per_s,
+        duration_s=asked.duration_s,
+        read_every_s=asked.cadence.read_s,
+        parity_every_s=asked.cadence.parity_s,
+        rebuild_every_s=asked.cadence.rebuild_s,
+        families=FAMILIES,
+    )
+    events = _review(run).events
+    with application_host(load_settings()) as host, Live() as live:  # settings as they are since the load
+        return run_window(run, host, loaded.project, events, load_, live.show)
+
+
+def close(run: SoakRun, loaded: LoadedProject, opened: Opened) -> Closing:
+    """Backfill what is stale, read the receipts back, and hold the source against the record."""
+    backfilled = _backfill(run, loaded.project, "closing backfill")
+    receipts = receipts_since(run, loaded.project, opened.began_at)
+    families = run.client.status(loaded.project).families
+    run.captures.write(
+        soak.BACKLOG,
+        soak.Backlog(
+            rebuilds_unresolved=sum(family.rebuilding for family in families),
+            stale_families=[family.family for family in families if not family.served],
+            stale_scopes=sum(family.scopes - family.current for family in families),
+        ),
+    )
+    same, differing = _against_the_record(run, loaded.project)
+    if differing:
+        raise Fault(
+            f"{differing} studies do not hold the decisions on record",
+            remedy="Compare operations.jsonl with the export; do not trust this run.",
+        )
+    return Closing(
+        published=backfilled.published,
+        receipts=receipts,
+        studies_as_recorded=same,
+        studies_that_differ=differing,
+    )
+
+
+def gates(run: SoakRun) -> GateTable:
+    """Every gate, derived from the captures just as the report and the verifier derive it."""
+    reader = CaptureReader(run.folder.evidence, run.journal.entries)
+    return GateTable(derive_gates(reader, _thresholds(run.parameters)))
+
+
+def _review(run: SoakRun) -> LoadedReview:
+    """The review that the parameters name, as a project of this run's own."""
+    asked = run.parameters
+    if asked.data == SIMULATED:
+        events = round(asked.rate_per_s * asked.duration_s) if asked.rate_per_s else None
+        name = f"Simulated review, seed {asked.seed}, run {run.run_id}"
+        reviewers = max(3, asked.reviewers)
+        return SimulatedReview(asked.studies, reviewers, asked.seed, events=events, name=name).load()
+    folder = Path(asked.data)
+    return detect(folder, name=f"{folder.resolve().name}, run {run.run_id}").load(folder)
+
+
+def _thresholds(asked: SoakParameters) -> soak.SoakThresholds:
+    least = asked.thresholds
+    return soak.SoakThresholds(
+        duration_s=asked.duration_s,
+        operations_min=least.operations_min,
+        reads_min=least.reads_min,
+        families=FAMILIES,
+        comparisons_per_family_min=least.comparisons_min,
+        fallback_rate_max=least.fallback_rate_max,
+        bytes_per_operation_max=least.bytes_per_operation_max,
+    )
+
+
+def _backfill(run: SoakRun, project: UUID, purpose: str) -> Backfilled:
+    client = run.client
+    done = [
+        client.backfill(project, family, request_id=run.request_id(f"{purpose} of {family}")) for family in FAMILIES
+    ]
+    return Backfilled(
+        published=sum(len(one.rebuild.published) for one in done),
+        current=sum(len(one.rebuild.current) for one in done),
+        races_lost=sum(one.races_lost for one in done),
+        exact=all(one.parity.exact for one in done),
+    )
+
+
+def _wait_out_the_grace(run: SoakRun, project: UUID) -> None:
+    """Ask the server until it admits a rebuild: it alone knows when the opening was."""
+    client = run.client
+    first_s: float | None = None
+    with Live() as live:
+        while True:
+            try:
+                client.rebuild(project, FAMILIES[0])
+            except Refusal as refusal:
+                if refusal.reason is not OperateReason.WriterGracePending:
+                    raise
+                left_s = float(refusal.state["leftSeconds"])
+                first_s = first_s or left_s
+                waiting = "the grace of an opening"
+                live.show(Progress("Waiting", first_s - left_s, first_s, "s", remaining_s=left_s, waiting_for=waiting))
+                time.sleep(min(1.0, max(left_s, 0.05)))
+            else:
+                return
+
+
+def _against_the_record(run: SoakRun, project: UUID) -> tuple[int, int]:
+    """(studies whose decisions are those on record, studies whose are not), by the source itself."""
+    expected = replayed(_review(run).events)
+    found: Counter[bool] = Counter()
+    with connected(run.settings, app_name="statlib-runbook") as mongo:
+        for study in mongo.collection(STUDIES).find({"ProjectId": project}, {"Screenings": 1}):
+            decisions = {s["InvestigatorId"]: s["Included"] for s in study["Screenings"]}
+            wanted = {s.investigator_id: s.included for s in expected.get(study["_id"], ())}
+            found[decisions == wanted] += 1
+    return found[True], found[False]
+
+
+RUNBOOK = Runbook(
+    name="soak_evidence",
+    summary="Replay a review with concurrent reviewers and prove that every count stays exact.",
+    parameters=SoakParameters,
+    findings=soak_findings,
+)

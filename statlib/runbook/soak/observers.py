@@ -1,0 +1,173 @@
+"""Observers: what is read, compared, measured and rebuilt beside the savers, each in a thread of its own.
+
+An observation that cannot be made is put on record as put off, with its reason; the next one is made in its turn.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from pymongo.errors import PyMongoError
+
+from statlib.admin.client import AdminClient
+from statlib.evidence.soak_captures import DIFFERENCES_MAX
+from statlib.kernel.refusals import Fault, Refusal, RefusalKind, StatlibError
+from statlib.review.catalogue import REVIEW
+from statlib.runbook.soak.savers import Rows
+from statlib.statistics.hosts import Host
+from statlib.statistics.reader import ALL, read_bundle
+
+SCREENING = "ProjectScreening"
+
+
+@dataclass
+class Observers:
+    """Runs each observation at its interval until stopped. ``disturbances`` counts what could not be observed."""
+
+    stopped: threading.Event = field(default_factory=threading.Event)
+    threads: list[threading.Thread] = field(default_factory=list)
+    disturbances: dict[str, int] = field(default_factory=dict)
+    capacity_refused: int = 0
+    failures: list[BaseException] = field(default_factory=list)
+
+    def every(self, seconds: float, name: str, observe: Callable[[], None]) -> None:
+        """Call ``observe`` every ``seconds`` from now on; 0: never."""
+        if not seconds:
+            return
+        thread = threading.Thread(target=self._loop, args=(seconds, name, observe), name=name, daemon=True)
+        self.threads.append(thread)
+        thread.start()
+
+    def stop(self) -> None:
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join()
+
+    def _loop(self, seconds: float, name: str, observe: Callable[[], None]) -> None:
+        due = time.monotonic()
+        try:
+            while not self.stopped.wait(max(0.0, due - time.monotonic())):
+                self._once(name, observe)
+                due = max(due + seconds, time.monotonic())
+        except BaseException as error:
+            self.failures.append(error)
+            raise
+
+    def _once(self, name: str, observe: Callable[[], None]) -> None:
+        try:
+            observe()
+        except (StatlibError, PyMongoError) as error:
+            reason = error.reason.name if isinstance(error, Refusal) else type(error.__cause__ or error).__name__
+            self.disturbances[f"{name}: {reason}"] = self.disturbances.get(f"{name}: {reason}", 0) + 1
+            if isinstance(error, Refusal) and error.reason.kind is RefusalKind.CAPACITY:
+                self.capacity_refused += 1
+
+
+def reads(host: Host, project: UUID, rows: Rows, progress: Rows) -> Callable[[], None]:
+    """One bundle read; the class counts of at most one a second go to ``progress``."""
+    last_kept = [float("-inf")]
+
+    def observe() -> None:
+        started = time.perf_counter()
+        bundle = read_bundle(host, REVIEW, project, [(SCREENING, ALL)])
+        latency_ms = round((time.perf_counter() - started) * 1000, 3)
+        at = datetime.now(UTC).isoformat()
+        rows.append(
+            {
+                "family": SCREENING,
+                "scopes": len(bundle.values[SCREENING]),
+                "source": bundle.source.value,
+                "reason": bundle.reason.name if bundle.reason else None,
+                "latency_ms": latency_ms,
+                "at": at,
+            }
+        )
+        if time.monotonic() - last_kept[0] >= 1:
+            last_kept[0] = time.monotonic()
+            counters = bundle.counters(SCREENING)
+            classes = {key.removeprefix("Class/"): n for key, n in counters.items() if key.startswith("Class/")}
+            progress.append({"at": at, "studies": classes})
+
+    return observe
+
+
+def parity(client: AdminClient, project: UUID, families: tuple[str, ...], rows: Rows) -> Callable[[], None]:
+    """One comparison of each family, through the boundary."""
+
+    def observe() -> None:
+        try:
+            compared = client.parity(project, families)
+        except (Refusal, Fault) as error:
+            reason = error.reason.name if isinstance(error, Refusal) else "Fault"
+            for family in families:
+                rows.append(_put_off(family, reason))
+            raise
+        for found in compared:
+            rows.append(
+                {
+                    "family": found.family,
+                    "scopes_compared": found.scopes if found.compared else 0,
+                    "exact": found.exact,
+                    "compared": found.compared,
+                    "differences": [d.model_dump() for d in found.differences[:DIFFERENCES_MAX]],
+                    "reason": found.reason,
+                    "at": datetime.now(UTC).isoformat(),
+                }
+            )
+
+    return observe
+
+
+def storage(client: AdminClient, rows: Rows) -> Callable[[], None]:
+    """One size of each collection, through the boundary."""
+
+    def observe() -> None:
+        sampled = client.storage()
+        for size in sampled.collections:
+            rows.append(
+                {
+                    "at": sampled.observed_at_utc.isoformat(),
+                    "collection": size.collection,
+                    "documents": size.documents,
+                    "size_bytes": size.size_bytes,
+                    "storage_bytes": size.storage_bytes,
+                }
+            )
+
+    return observe
+
+
+def rebuilds(client: AdminClient, project: UUID, families: tuple[str, ...], rows: Rows) -> Callable[[], None]:
+    """One forced backfill of each family under load, through the boundary: published, or starved and says so."""
+
+    def observe() -> None:
+        for family in families:
+            started = time.perf_counter()
+            outcome: dict[str, Any] = {"published": 0, "races_lost": 0, "reason": None}
+            try:
+                done = client.backfill(project, family, force=True)
+                outcome |= {"published": len(done.rebuild.published), "races_lost": done.races_lost}
+            except Refusal as refusal:
+                outcome["reason"] = refusal.reason.name
+            took_ms = round((time.perf_counter() - started) * 1000, 3)
+            rows.append({"at": datetime.now(UTC).isoformat(), "family": family, "took_ms": took_ms, **outcome})
+
+    return observe
+
+
+def _put_off(family: str, reason: str) -> dict[str, Any]:
+    return {
+        "family": family,
+        "scopes_compared": 0,
+        "exact": False,
+        "compared": False,
+        "differences": [],
+        "reason": reason,
+        "at": datetime.now(UTC).isoformat(),
+    }
