@@ -35,7 +35,6 @@ Body = Callable[[ClientSession], T]
 
 COMMIT_RETRIES_MAX = 3
 _TRANSIENT = "TransientTransactionError"
-_UNKNOWN_COMMIT = "UnknownTransactionCommitResult"
 _NO_SUCH_TRANSACTION = 251
 _MAJORITY = WriteConcern("majority")
 _SNAPSHOT = ReadConcern("snapshot")
@@ -77,18 +76,19 @@ def _once(mongo: Mongo, body: Body[T]) -> T:
 
 
 def _commit(session: ClientSession) -> None:
+    """Whatever is no definite abort is unknown: a commit that was interrupted, say, may have been applied before.
+
+    Repeating a commit is safe: the server answers what became of the first.
+    """
     unknown: PyMongoError | None = None
     for retry in range(COMMIT_RETRIES_MAX + 1):
         try:
             session.commit_transaction()
         except PyMongoError as error:
-            if error.has_error_label(_UNKNOWN_COMMIT):
-                unknown = error
-                back_off(retry + 3)
-                continue
-            if unknown is not None and not _definitely_not_committed(error):
-                raise Refusal(MongoReason.CommitOutcomeUnknown) from error
-            raise
+            if _definitely_not_committed(error, repeated=unknown is not None):
+                raise
+            unknown = error
+            back_off(retry + 3)
         else:
             return
     _end_on_server(session)
@@ -106,11 +106,10 @@ def _end_on_server(session: ClientSession) -> None:
         session.client.admin.command("killSessions", [session.session_id])
 
 
-def _definitely_not_committed(error: PyMongoError) -> bool:
-    """Whether the answer to a *repeated* commit proves that the first did not take effect."""
-    return (
-        isinstance(error, OperationFailure) and error.code == _NO_SUCH_TRANSACTION and error.has_error_label(_TRANSIENT)
-    )
+def _definitely_not_committed(error: PyMongoError, *, repeated: bool) -> bool:
+    """Whether the answer to a commit proves an abort: to a *repeated* one only that the server knows no transaction."""
+    aborted = error.has_error_label(_TRANSIENT)
+    return aborted and (not repeated or (isinstance(error, OperationFailure) and error.code == _NO_SUCH_TRANSACTION))
 
 
 @contextmanager
