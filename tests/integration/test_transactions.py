@@ -11,6 +11,7 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure
 
 from statlib.kernel.refusals import Refusal, RefusalKind
+from statlib.mongo import transactions
 from statlib.mongo.connection import Mongo
 from statlib.mongo.reasons import MongoReason
 from statlib.mongo.transactions import COMMIT_RETRIES_MAX, snapshot, transact
@@ -179,10 +180,12 @@ def test_a_repeated_commit_that_finds_its_transaction_gone_is_a_definite_abort(m
 
 @pytest.mark.parametrize("label", [TRANSIENT, None], ids=["labelled transient", "plain"])
 def test_a_repeated_commit_that_fails_otherwise_is_still_unknown(
-    mongo: Mongo, body: Counting, label: list[str] | None
+    mongo: Mongo, body: Counting, monkeypatch: pytest.MonkeyPatch, label: list[str] | None
 ) -> None:
     """Only "no such transaction" proves that the first commit, whose answer was lost, was none."""
     refused: list[Refusal] = []
+    second_failure_is_on = threading.Event()
+    monkeypatch.setattr(transactions, "back_off", lambda _: second_failure_is_on.wait(20))
 
     def run() -> None:
         try:
@@ -191,12 +194,11 @@ def test_a_repeated_commit_that_fails_otherwise_is_still_unknown(
             refused.append(refusal)
 
     running = threading.Thread(target=run)
-    with fail_command(
-        mongo.client, ["commitTransaction"], write_concern_error=WRITE_CONCERN_FAILED, block_ms=200
-    ) as lost:
+    with fail_command(mongo.client, ["commitTransaction"], write_concern_error=WRITE_CONCERN_FAILED) as lost:
         running.start()
         lost.wait_entered()
         with fail_command(mongo.client, ["commitTransaction"], error_code=WRITE_CONFLICT, error_labels=label):
+            second_failure_is_on.set()
             running.join(timeout=30)
     assert not running.is_alive()
     assert [refusal.reason for refusal in refused] == [MongoReason.CommitOutcomeUnknown]
