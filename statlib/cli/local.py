@@ -13,8 +13,7 @@ from statlib.local import data_folder
 from statlib.local.data_folder import LocalStatus, Up
 from statlib.mongo.connection import connected
 from statlib.mongo.probe import probe
-
-FAMILIES = ("ProjectScreening",)
+from statlib.review.catalogue import REVIEW
 
 
 @click.command()
@@ -22,11 +21,11 @@ FAMILIES = ("ProjectScreening",)
 def up() -> None:
     """Start the data folder's MongoDB replica set, or find it running.
 
-    The server listens on loopback only and outlives this command. The settings that point at it are written
-    to statlib.toml in the data folder (setting data_dir, by default .statlib).
+    The server listens on loopback only, asks for no password there, and outlives this command. The settings
+    that point at it are written to statlib.toml in the data folder (setting data_dir, by default .statlib).
     """
     settings = load_settings()
-    found = data_folder.up(settings, families=FAMILIES)
+    found = data_folder.up(settings, families=REVIEW.families)
     own = settings.model_copy(update={"mongo": settings.mongo.model_copy(update={"uri": SecretStr(found.uri)})})
     with connected(own, app_name="statlib-up") as mongo:
         facts = probe(mongo)

@@ -140,7 +140,7 @@ def allow_project(settings: Settings, project_id: UUID) -> bool:
 def _started(folder: Path, binary: Binary) -> psutil.Process:
     port = _remembered_port(folder)
     for _ in range(PORT_ATTEMPTS_MAX):
-        if port is None or not process.is_free(port):
+        if port is None:
             (port,) = process.free_ports(1)
         try:
             found = process.launch(binary, _node(folder, port), ServerOptions())
@@ -173,7 +173,7 @@ def _port_file(folder: Path) -> Path:
 
 
 def _prepared(settings: Settings) -> Path:
-    """The folder, closed to other users: the server on loopback asks nobody for a password."""
+    """The folder, closed to other users: it holds the documents, and settings that may carry secrets."""
     folder = _folder(settings)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

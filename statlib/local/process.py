@@ -175,16 +175,6 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            return False
-    return True
-
-
 def _did_not_start(exit_code: int, binary: Binary, node: Node) -> PortTaken | Refusal | Fault:
     if exit_code == _EXIT_ADDRESS_IN_USE:
         return PortTaken(node.address)

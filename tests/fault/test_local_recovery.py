@@ -126,7 +126,6 @@ def test_a_port_lost_between_choice_and_start_is_chosen_again(
         honest = process.free_ports
         offers = iter([[taken]])
         monkeypatch.setattr(process, "free_ports", lambda count: next(offers, None) or honest(count))
-        monkeypatch.setattr(process, "is_free", lambda _port: True)
         found = data_folder.up(embedded)
     assert found.port != taken
     insert(found.uri, 1)
@@ -182,6 +181,7 @@ def test_a_frozen_server_is_reported_thawed_by_up_and_stopped_by_down(embedded: 
     process.freeze(lock_of(embedded).parent)
     assert data_folder.down(embedded)
     assert is_gone(server)
+    assert lock_of(embedded).read_text(encoding="ascii") == "", "only an orderly end empties the lock"
 
 
 def test_a_server_that_ignores_its_signal_is_killed_after_the_grace(embedded: Settings) -> None:
@@ -190,6 +190,7 @@ def test_a_server_that_ignores_its_signal_is_killed_after_the_grace(embedded: Se
     insert(first.uri, 1)
     assert data_folder.down(embedded, grace_s=0)
     assert is_gone(server)
+    assert lock_of(embedded).read_text(encoding="ascii") != "", "it must not have had the time to end in order"
     assert numbers(data_folder.up(embedded).uri) == [1]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,17 @@ def test_a_pid_of_no_server_of_the_folder_is_not_believed(node: Node, text: str 
     assert not process.kill(node.dbpath)
     with pytest.raises(Fault):
         process.freeze(node.dbpath)
+
+
+def test_another_program_that_names_the_folder_is_not_its_server(node: Node) -> None:
+    node.dbpath.mkdir()
+    command = [sys.executable, "-c", "input()", "--dbpath", str(node.dbpath)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as other:
+        (node.dbpath / "mongod.lock").write_text(str(other.pid), encoding="ascii")
+        assert process.running(node.dbpath) is None
+        other.communicate(b"\n", timeout=20)
 
 
 @pytest.mark.parametrize(("code", "reason"), [(100, LocalReason.FolderInUse), (62, LocalReason.FolderOfOtherVersion)])
@@ -80,10 +92,6 @@ def test_only_test_servers_take_test_commands(node: Node) -> None:
         assert each[each.index("--bind_ip") + 1] == LOOPBACK
 
 
-def test_free_ports_differ_and_a_taken_one_is_seen() -> None:
+def test_free_ports_all_differ() -> None:
     ports = process.free_ports(5)
     assert len(set(ports)) == 5
-    with socket.socket() as taken:
-        taken.bind((LOOPBACK, 0))
-        taken.listen()
-        assert not process.is_free(taken.getsockname()[1])
