@@ -9,12 +9,10 @@ after it is sealed, so that neither a reader nor the site ever meets half a repo
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,20 +119,6 @@ def run_at(path: Path) -> RunFolder:
     return RunFolder(path.resolve().parents[1], path.parent.name, started, match["id"])
 
 
-@contextmanager
-def held(folder: RunFolder) -> Iterator[None]:
-    """Hold the run's folder for this process, so that nobody else resumes it. Refuses RunBusy.
-
-    The hold ends with the process, however that ends, and survives the folder's renaming.
-    """
-    descriptor = os.open(folder.working, os.O_RDONLY)
-    try:
-        _lock(descriptor, folder)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def find_runs(archive: Path, *, runbook: str | None = None) -> Iterator[RunFolder]:
     """Finished runs, newest first within each runbook; one directory listing per runbook, no file is opened."""
     yield from _runs(archive, runbook, working=False)
@@ -151,13 +135,6 @@ def find_unfinished_run(archive: Path, runbook: str, run_id: str) -> RunFolder:
         if folder.run_id == run_id:
             return folder
     raise Refusal(RunbookReason.RunNotFound, f"{runbook} has no unfinished run {run_id} in {archive}")
-
-
-def _lock(descriptor: int, folder: RunFolder) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise Refusal(RunbookReason.RunBusy, f"run {folder.run_id} is under way in another process") from error
 
 
 def _runs(archive: Path, runbook: str | None, *, working: bool) -> Iterator[RunFolder]:

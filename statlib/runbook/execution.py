@@ -17,10 +17,11 @@ from statlib.evidence.journal import Journal
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings
 from statlib.runbook import engine
-from statlib.runbook.archive import find_unfinished_run, held, new_run
+from statlib.runbook.archive import find_unfinished_run, new_run
 from statlib.runbook.catalogue import Runbook
 from statlib.runbook.conclusion import Ending
 from statlib.runbook.confirmation import require_confirmation
+from statlib.runbook.holding import hold_run
 from statlib.runbook.opening import open_record
 from statlib.runbook.parameters import RunbookParameters, plain_parameters
 from statlib.runbook.reasons import RunbookReason
@@ -50,7 +51,7 @@ def run_headless(
     check_notebook(runbook)
     require_confirmation(runbook, parameters, settings)
     folder = find_unfinished_run(archive, runbook.name, resume) if resume else new_run(archive, runbook.name)
-    with held(folder), Journal(folder.journal, clock=settings.time) as journal:
+    with hold_run(folder), Journal(folder.journal, clock=settings.time) as journal:
         open_record(journal, folder, parameters, settings)
         happened = engine.execute(
             runbook.path,

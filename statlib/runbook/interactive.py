@@ -23,9 +23,10 @@ from statlib.evidence.entries import EntryKind
 from statlib.evidence.journal import Journal, read_journal
 from statlib.kernel.refusals import Fault, Refusal
 from statlib.kernel.settings import Settings
-from statlib.runbook.archive import RunFolder, archive_folder, find_unfinished, held, new_run
+from statlib.runbook.archive import RunFolder, archive_folder, find_unfinished, new_run
 from statlib.runbook.conclusion import Ending
 from statlib.runbook.fragments import Code, Fragment, GateTable, KeyValues, StatusLine
+from statlib.runbook.holding import Hold, hold_run
 from statlib.runbook.look.verdicts import look_of
 from statlib.runbook.opening import open_record
 from statlib.runbook.parameters import RunbookParameters, plain_parameters
@@ -41,19 +42,7 @@ _NO_FILE = (
 )
 
 
-class Hold:
-    """The run's folder, held for this kernel until it is sealed or the kernel ends."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self.folder = folder
-        self._stack = contextlib.ExitStack()
-        self._stack.enter_context(held(folder))
-
-    def release(self) -> None:
-        self._stack.close()
-
-
-def hold_run(runbook: str, parameters: RunbookParameters, settings: Settings) -> Hold:
+def take_up(runbook: str, parameters: RunbookParameters, settings: Settings) -> tuple[RunFolder, Hold]:
     """The newest unfinished run of this runbook with exactly these parameters that nobody holds, else a new one.
 
     So a notebook that is run again after its kernel died goes on where it was.
@@ -63,8 +52,9 @@ def hold_run(runbook: str, parameters: RunbookParameters, settings: Settings) ->
     for folder in find_unfinished(archive, runbook=runbook):
         with contextlib.suppress(Refusal):
             if _parameters_on_record(folder) == plain:
-                return _recorded(Hold(folder), parameters, settings)
-    return _recorded(Hold(new_run(archive, runbook)), parameters, settings)
+                return _recorded(folder, hold_run(folder), parameters, settings)
+    folder = new_run(archive, runbook)
+    return _recorded(folder, hold_run(folder), parameters, settings)
 
 
 def close_by_hand(run: Run[Any], *, as_it_is: bool) -> Ended:
@@ -136,10 +126,12 @@ def notebook_file() -> Path | None:
     return None
 
 
-def _recorded(hold: Hold, parameters: RunbookParameters, settings: Settings) -> Hold:
-    with Journal(hold.folder.journal, clock=settings.time) as journal:
-        open_record(journal, hold.folder, parameters, settings)
-    return hold
+def _recorded(
+    folder: RunFolder, hold: Hold, parameters: RunbookParameters, settings: Settings
+) -> tuple[RunFolder, Hold]:
+    with Journal(folder.journal, clock=settings.time) as journal:
+        open_record(journal, folder, parameters, settings)
+    return folder, hold
 
 
 def _parameters_on_record(folder: RunFolder) -> object:

@@ -21,6 +21,7 @@ from statlib.evidence.closing import close_run
 from statlib.evidence.entries import EntryKind, StepOutcome, open_steps
 from statlib.evidence.journal import Journal
 from statlib.evidence.verdicts import Verdict
+from statlib.kernel.refusals import Fault
 from statlib.runbook.account import account_for
 from statlib.runbook.archive import RunFolder
 from statlib.runbook.catalogue import Runbook
@@ -49,9 +50,25 @@ class EndedRun:
 def end_run(
     runbook: Runbook, folder: RunFolder, parameters: RunbookParameters, journal: Journal, ending: Ending
 ) -> EndedRun:
-    """Conclude the run in its working folder, whose notebook is in place and which nobody else writes to any more."""
+    """Conclude the run in its working folder, whose notebook is in place and which nobody else writes to any more.
+
+    Faults, naming the verdict and the folder, if the report or the seal cannot be made.
+    """
     Captures(folder.evidence, journal).recover()
     conclusion = _record(journal, folder, ending, applied=may_act(parameters))
+    try:
+        _seal(runbook, folder, parameters, journal, conclusion)
+    except Exception as error:
+        raise Fault(
+            f"run {folder.run_id} ended as {conclusion.verdict.value!r}, but could not be sealed",
+            remedy=f"Its evidence is whole, in {folder.working}; no report was made of it.",
+        ) from error
+    return EndedRun(folder.run_id, folder.publish(), conclusion)
+
+
+def _seal(
+    runbook: Runbook, folder: RunFolder, parameters: RunbookParameters, journal: Journal, conclusion: Conclusion
+) -> None:
     entries = journal.entries
     findings = Findings()
     if runbook.findings is not None:
@@ -66,7 +83,6 @@ def end_run(
         verdict=conclusion.verdict,
         journal_head=journal.head,
     )
-    return EndedRun(folder.run_id, folder.publish(), conclusion)
 
 
 def environment_facts() -> Mapping[str, str]:

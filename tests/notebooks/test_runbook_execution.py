@@ -21,9 +21,10 @@ from statlib.evidence.verdicts import Verdict
 from statlib.evidence.verify import verify
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings
-from statlib.runbook.archive import find_runs, find_unfinished, held, new_run
+from statlib.runbook.archive import find_runs, find_unfinished, new_run
 from statlib.runbook.catalogue import Runbook
 from statlib.runbook.execution import run_headless
+from statlib.runbook.holding import hold_run
 from statlib.runbook.opening import open_record
 from statlib.runbook.parameters import parse_parameters
 from statlib.runbook.reasons import RunbookReason
@@ -301,7 +302,7 @@ def test_a_run_is_not_resumed_with_other_parameters_nor_while_it_is_under_way(ru
     with pytest.raises(Refusal) as refused:
         runs(resume=folder.run_id)
     assert refused.value.reason is RunbookReason.RunDiffers
-    with held(folder), pytest.raises(Refusal) as refused:
+    with hold_run(folder), pytest.raises(Refusal) as refused:
         runs(resume=folder.run_id)
     assert refused.value.reason is RunbookReason.RunBusy
     with pytest.raises(Refusal) as refused:

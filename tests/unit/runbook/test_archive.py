@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from statlib.runbook.archive import (
     find_runs,
     find_unfinished,
     find_unfinished_run,
-    held,
     new_run,
     run_at,
 )
@@ -83,29 +81,6 @@ def test_an_unfinished_run_is_found_by_its_id_and_a_finished_one_is_not(tmp_path
     with pytest.raises(Refusal) as refused:
         find_unfinished_run(tmp_path, "enable", folder.run_id)
     assert refused.value.reason is RunbookReason.RunNotFound
-
-
-def test_a_run_is_held_by_one_process_and_free_again_when_that_process_has_died(tmp_path: Path) -> None:
-    folder = new_run(tmp_path, "enable")
-    context = multiprocessing.get_context("spawn")
-    holding, forever = context.Event(), context.Event()
-    other = context.Process(target=_hold, args=(folder, holding, forever))
-    other.start()
-    assert holding.wait(30)
-    with pytest.raises(Refusal) as refused, held(folder):
-        pass
-    assert refused.value.reason is RunbookReason.RunBusy
-    other.kill()
-    other.join(30)
-    assert other.exitcode is not None
-    with held(folder):
-        folder.publish()
-
-
-def _hold(folder: RunFolder, holding: object, forever: object) -> None:
-    with held(folder):
-        holding.set()  # type: ignore[attr-defined]
-        forever.wait()  # type: ignore[attr-defined]
 
 
 def test_by_hand_the_archive_is_the_one_named_else_here_else_beside_the_runbooks(
