@@ -56,6 +56,8 @@ COMMANDS: dict[str, Entry] = {
     "down": Entry("statlib.cli.local:down", "Stop it; its data stays."),
     "status": Entry("statlib.cli.local:status", "Show whether it runs, and where."),
     "runbook": Entry("statlib.cli.runbook:runbook", "List, show and run runbooks."),
+    "evidence": Entry("statlib.cli.evidence:evidence", "Verify archived reports from their folders alone."),
+    "bench": Entry("statlib.cli.bench:bench", "Measure, on servers of their own; nothing of yours is touched."),
     "load": Entry("statlib.cli.load:load", "Load a real or a simulated review."),
 }
 

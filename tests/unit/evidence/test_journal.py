@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -183,6 +184,25 @@ def test_processes_append_one_chain_and_lose_nothing(path: Path) -> None:
     processes = [subprocess.Popen([sys.executable, "-c", program, str(path), name]) for name in "ab"]
     assert [process.wait(60) for process in processes] == [0, 0]
     assert len(read_journal(path)) == 50
+
+
+def test_nobody_else_holds_the_file_while_an_entry_is_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_out: list[bool] = []
+    fsync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        with path.open("rb") as other:
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                kept_out.append(False)
+            except BlockingIOError:
+                kept_out.append(True)
+        fsync(descriptor)
+
+    with Journal(path) as journal:
+        monkeypatch.setattr(os, "fsync", watched)
+        journal.append(EntryKind.Note, text="1")
+    assert kept_out == [True]
 
 
 def test_an_append_that_returned_survives_a_kill(path: Path) -> None:
