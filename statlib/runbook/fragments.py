@@ -146,11 +146,11 @@ class Column:
     decimals: int | None = None
     numeric: bool = False
 
-    def cell(self, value: Value) -> Value:
-        """The value in this column's form."""
+    def cell(self, value: Value, decimals: int | None = None) -> Value:
+        """The value in this column's form; ``decimals`` holds where the column itself states none."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             return value
-        return Quantity(value, self.unit, self.decimals)
+        return Quantity(value, self.unit, self.decimals if self.decimals is not None else decimals)
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,7 +185,7 @@ class Table(Fragment):
 
     def text(self) -> str:
         right = [self._is_numeric(at) for at in range(len(self.columns))]
-        shown = [[value_text(column.cell(v)) for column, v in zip(self.columns, row, strict=True)] for row in self.rows]
+        shown = [[value_text(value) for value in self._cells(row)] for row in self.rows]
         lines = [[column.name for column in self.columns], *shown]
         widths = [max(len(line[at]) for line in lines) for at in range(len(self.columns))]
         aligned = (
@@ -196,6 +196,17 @@ class Table(Fragment):
             for line in lines
         )
         return "\n".join([*([self.caption] if self.caption else []), *aligned])
+
+    def _cells(self, row: tuple[Value, ...]) -> list[Value]:
+        return [column.cell(v, d) for column, v, d in zip(self.columns, row, self._decimals(), strict=True)]
+
+    def _decimals(self) -> list[int]:
+        """Numbers of one column share their decimals, so that they line up at the point."""
+        plain = ([row[at] for row in self.rows] for at in range(len(self.columns)))
+        return [
+            max((q.natural_decimals(value) for value in column if isinstance(value, int | float)), default=0)
+            for column in plain
+        ]
 
     def _value_html(self, value: Value) -> str:
         """Where a column mixes units, a number without one keeps the room for it."""
@@ -218,9 +229,9 @@ class Table(Fragment):
 
     def _row_html(self, index: int, row: tuple[Value, ...], right: Sequence[bool]) -> str:
         cells = []
-        for at, (column, value) in enumerate(zip(self.columns, row, strict=True)):
+        for at, value in enumerate(self._cells(row)):
             tag, scope = ("th", ' scope="row"') if at == 0 else ("td", "")
-            cells.append(f"<{tag}{scope}{_aligned(right[at])}>{self._value_html(column.cell(value))}</{tag}>")
+            cells.append(f"<{tag}{scope}{_aligned(right[at])}>{self._value_html(value)}</{tag}>")
         bad = ' class="bad"' if index in self.failing else ""
         return f"<tr{bad}>{''.join(cells)}</tr>"
 

@@ -30,7 +30,6 @@ from statlib.runbook.fragments import (
     Quantity,
     Table,
     Value,
-    inside,
 )
 from statlib.runbook.look import quantities as q
 from statlib.runbook.look import shapes
@@ -355,6 +354,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(duration=q.duration, instant=q.instant, number=q.number, plural=q.plural, link=inside)
+    filters = {"duration": q.duration, "instant": q.instant, "number": q.number, "plural": q.plural}
+    environment.filters.update(filters, sentence=q.sentence)
     environment.globals["clock"] = partial(q.instant, seconds=True)
     return environment.get_template("report.html.j2")

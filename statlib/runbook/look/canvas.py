@@ -28,7 +28,7 @@ FIRST, SECOND, CONTEXT = tokens.SERIES_1.light, tokens.SERIES_2.light, tokens.SE
 class Width(Enum):
     """The two drawings of a figure; ``left`` and ``right`` are the margins that figures over time share."""
 
-    WIDE = (880, 46, 198, 8)
+    WIDE = (880, 46, 240, 8)
     NARROW = (350, 40, 10, 4)
 
     def __init__(self, px: int, left: int, right: int, time_ticks: int) -> None:

@@ -37,6 +37,9 @@ _HTML_ATTRIBUTES = {
 _ATTRIBUTES = {tag: set(names.split()) for tag, names in _HTML_ATTRIBUTES.items()}
 _ATTRIBUTES |= {tag: set(_SVG_ATTRIBUTES.split()) for tag in _SVG_TAGS.split()}
 
+_PLAIN = re.compile(r"[\w#.,% -]*(?:var\(--[\w-]+(?:,#[0-9a-f]{6})?\))?")
+_OWN_CLIP = re.compile(r"url\(#[\w-]+\)")
+
 _markdown = mistune.create_markdown(escape=True)
 
 
@@ -55,10 +58,25 @@ def cleaned(html: str) -> str:
         tags={*_HTML_TAGS.split(), *_SVG_TAGS.split()},
         clean_content_tags={"script", "style"},
         attributes=_ATTRIBUTES,
-        filter_style_properties=set(_STYLES.split()),
+        attribute_filter=_harmless,
         url_schemes=set(),
         link_rel=None,
     )
+
+
+def _harmless(_tag: str, name: str, value: str) -> str | None:
+    """The attribute as it may stay: references stay inside the bundle, styles to a few properties and plain values."""
+    if name == "href":
+        return None if value.startswith(("//", "\\")) else value
+    if name == "clip-path":
+        return value if _OWN_CLIP.fullmatch(value) else None
+    if name == "style":
+        pairs = (pair.split(":", 1) for pair in value.split(";") if ":" in pair)
+        kept = [
+            (k.strip(), v.strip()) for k, v in pairs if k.strip() in _STYLES.split() and _PLAIN.fullmatch(v.strip())
+        ]
+        return ";".join(f"{k}:{v}" for k, v in kept) or None
+    return value
 
 
 def prose_html(markdown: str) -> str:

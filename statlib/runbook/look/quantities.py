@@ -27,10 +27,12 @@ def number(value: float, decimals: int | None = None) -> str:
 
 
 def natural_decimals(value: float) -> int:
-    """None for whole numbers and from 100 upwards; else enough for three significant digits."""
+    """Enough for three significant digits, without zeros that say nothing; none from 100 upwards."""
     if not isfinite(value) or value == int(value) or abs(value) >= 100:
         return 0
-    return min(DECIMALS_MAX, max(0, 2 - floor(log10(abs(value)))))
+    enough = min(DECIMALS_MAX, max(0, 2 - floor(log10(abs(value)))))
+    shown = f"{value:.{enough}f}".rstrip("0")
+    return len(shown.partition(".")[2])
 
 
 def decimals_that_agree(measured: float, threshold: float, holds: Callable[[float, float], bool]) -> int:
@@ -87,6 +89,11 @@ def instant(at: datetime, *, seconds: bool = False) -> str:
 def plural(count: int, singular: str, several: str = "") -> str:
     """``1 gate``, ``2 gates``."""
     return f"{number(count)}{NBSP}{singular if count == 1 else several or singular + 's'}"
+
+
+def sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
 def grouped(digest: str, by: int = 8) -> tuple[str, ...]:

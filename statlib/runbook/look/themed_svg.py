@@ -24,7 +24,13 @@ _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _PAINTS = ("fill", "stroke")
 _VARIABLES: Mapping[str, str] = {token.light: token.variable for token in TOKENS}
-_INHERITED = {"font-size": "12px", "text-anchor": "start", "stroke-linejoin": "round", "stroke-width": "1"}
+_INHERITED = {
+    "font-size": "12px",
+    "text-anchor": "start",
+    "stroke-linejoin": "round",
+    "stroke-width": "1",
+    "stroke-dashoffset": "0",
+}
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 _STRAIGHT = re.compile(r"[ML\sz\d.e-]*")
 
@@ -182,7 +188,7 @@ def _drawn_together(mark: Element, uses: list[Element]) -> list[Element]:
         path = Element(_SVG + "path", {"d": "".join(_moved(outline, x, y) for x, y in places)})
     elif "stroke" not in look:
         reach = max(abs(float(number)) for number in _NUMBER.findall(outline))
-        dots = "".join(f"M{x:g} {y:g}h.01" for x, y in places)
+        dots = "".join(f"M{x:.1f} {y:.1f}h.01" for x, y in places)
         path = Element(_SVG + "path", {"d": dots})
         width = f"{2 * reach:g}"
         opacity = {"stroke-opacity": look["fill-opacity"]} if "fill-opacity" in look else {}
@@ -238,13 +244,13 @@ def _is_idle(parent: Element, child: Element) -> bool:
 
 
 def _merge_neighbours(parent: Element) -> None:
-    """Neighbouring paths, or groups of one clip, that look the same become one."""
+    """Paths of one look become one, also with texts between them: ticks and rules do not meet their labels."""
     merged: list[Element] = []
     for child in list(parent):
         _merge_neighbours(child)
-        before = merged[-1] if merged else None
-        alike = before is not None and before.tag == child.tag and "id" not in child.attrib
-        if before is not None and alike and child.tag == _SVG + "path" and _rest(before) == _rest(child):
+        before = next((one for one in reversed(merged) if one.tag != _SVG + "text"), None)
+        drawn = child.tag == _SVG + "path" and "id" not in child.attrib
+        if drawn and before is not None and before.tag == child.tag and _rest(before) == _rest(child):
             before.set("d", before.attrib["d"] + child.attrib["d"])
         else:
             merged.append(child)

@@ -11,6 +11,7 @@ import random
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 from statlib.evidence.entries import StepOutcome
@@ -200,6 +201,7 @@ def screening(count: int, seconds: float = 1.0) -> list[f.ScreeningPoint]:
     return made
 
 
+@cache
 def sample_figures(count: int = 60, seconds: float = 1.0, *, failing: bool = False) -> tuple[Figure, ...]:
     points, reads = parity(count, seconds, failing=failing)
     over = f.Span(START + timedelta(seconds=9), count * seconds)
@@ -212,6 +214,7 @@ def sample_figures(count: int = 60, seconds: float = 1.0, *, failing: bool = Fal
     )
 
 
+@cache
 def latency_summary() -> Figure:
     arms = {"source only": (2.9, 4.6, 6.8), "fold": (3.0, 4.8, 7.1), "transactional": (9.8, 23.0, 41.0)}
     return f.save_latency(
@@ -275,6 +278,7 @@ HEAD = "a90d36f7158e4bc2f07a81d3c64e9b5530c7e21fd8946ab7125fe83b0d67c94a"
 def sample(verdict: Verdict, *, points: int = 60, seconds: float = 1.0) -> Report:
     """A whole run that ended in ``verdict``."""
     failing = verdict is Verdict.FAILED
+    drawn = sample_figures(points, seconds, failing=failing) if verdict not in STOPPED else ()
     base = Report(
         runbook="soak_evidence",
         subject="Soak",
@@ -292,7 +296,7 @@ def sample(verdict: Verdict, *, points: int = 60, seconds: float = 1.0) -> Repor
         rehearsal="The window was held for 61 s instead of seven days.",
         next_steps=NEXT[verdict],
         gates=gates(failing=failing),
-        figures=sample_figures(points, seconds, failing=failing),
+        figures=drawn,
         figure_of_gate={"mismatches": "parity", "growth": "storage", "fallbacks": "parity"},
         timeline=(*timeline(), *closing()),
         provenance=(
@@ -395,6 +399,9 @@ NEXT = {
     ),
     Verdict.FAULT: (NextStep("Find what is missing.", "", "statlib doctor"), NextStep("Then run it again.")),
 }
+
+
+STOPPED = frozenset({Verdict.DRY_RUN_ONLY, Verdict.REFUSED, Verdict.INTERRUPTED, Verdict.FAULT})
 
 
 def write_samples(folder: Path) -> None:

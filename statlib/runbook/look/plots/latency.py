@@ -21,6 +21,7 @@ from statlib.runbook.look.canvas import SideLabel, Span, Width
 ROWS_MAX = 24
 POINTS_MAX = 140
 POINTS_OF_ALL_MAX = 300
+ARM_COLOURS = {"fold": c.FIRST, "transactional": c.SECOND, "source-only": c.CONTEXT, "source only": c.CONTEXT}
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def _log_axis(ax: Axes, bounds: tuple[float, float], across_px: float) -> None:
 
 
 def _dumbbell(ax: Axes, at: int, s: LatencySummary) -> None:
-    colour = (c.FIRST, c.SECOND, c.CONTEXT)[min(at, 2)]
+    colour = ARM_COLOURS.get(s.group, (c.FIRST, c.SECOND, c.CONTEXT)[min(at, 2)])
     ax.plot([s.p50_ms, s.p99_ms], [at, at], color=colour, linewidth=1.6)
     ax.plot([s.p99_ms], [at], "|", markersize=9, color=colour, markeredgewidth=1.6)
     ax.plot([s.p95_ms], [at], "o", markersize=7.5, color=colour, markeredgewidth=0)
@@ -165,7 +166,8 @@ def save_latency_over_time(
         title=title,
         finding=said,
         what=(
-            "Time from submission to answer in ms, quantiles over each interval, UTC; one panel an outcome, one scale."
+            "Time from submission to answer in ms, quantiles over each interval, UTC; one panel an outcome, one scale. "
+            "Thin: p50. Bold: p95. Dotted: p99."
             f"{thinning.remark(longest, _points_max(outcomes), 'intervals')} Source: {source}."
         ),
         svg_wide=wide,
@@ -194,15 +196,15 @@ def _time_plot(outcomes: Mapping[str, Sequence[LatencyInterval]], span: Span, wi
     for at, (outcome, own) in enumerate(outcomes.items()):
         ax = c.axes_px(fig, width.left, top + pitch * at, width.plot_px, height)
         c.count_axis(ax, max(interval.p99_ms for interval in every), ticks=3)
-        _quantiles(ax, own, span, width, height, _points_max(outcomes))
+        _quantiles(ax, own, span, width, height, most=_points_max(outcomes))
         total = q.number(sum(interval.count for interval in own))
         c.note_above(ax, f"{outcome.capitalize()}, ms", color=c.INK, fontweight="bold")
-        c.note_above(ax, f"{total} saves" + ("; p50, p95, p99 upwards" if width.narrow else ""), right=True)
+        c.note_above(ax, f"{total} saves", right=True)
         c.time_axis(ax, span, width, labels=at == len(outcomes) - 1)
     return fig
 
 
-def _quantiles(ax: Axes, own: Sequence[LatencyInterval], span: Span, width: Width, height: float, most: int) -> None:
+def _quantiles(ax: Axes, own: Sequence[LatencyInterval], span: Span, width: Width, height: float, *, most: int) -> None:
     seconds = [span.offset(interval.start) for interval in own]
     lines = (
         ("p99", [i.p99_ms for i in own], c.CONTEXT, c.DOTTED, 1.4),

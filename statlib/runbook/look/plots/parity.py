@@ -185,7 +185,7 @@ def _family_row(ax: Axes, at: int, points: Sequence[ParityPoint], span: Span, wi
         c.label(ax, end, at, said, (0, 6), color=colour, ha="right")
     else:
         c.label(ax, end, at, points[0].family, (12, 0), va="center", color=c.INK)
-        short = said if differed else q.number(compared)
+        short = f"{q.number(differed)} differ" if differed else q.number(compared)
         c.label(ax, end, at, short, (width.right - 4, 0), va="center", ha="right", color=colour)
 
 

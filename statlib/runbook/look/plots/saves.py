@@ -107,15 +107,16 @@ def _finding(intervals: Sequence[SavesInterval]) -> str:
 def _what(intervals: Sequence[SavesInterval], source: str) -> str:
     return (
         f"Saves answered in each {q.each(intervals[0].seconds)}, UTC. Above: confirmed, per second. "
-        f"Below: submissions that were not confirmed, as a count.{thinning.remark(len(intervals), POINTS_MAX, 'intervals')} Source: {source}."
+        "Below: submissions that were not confirmed, as a count."
+        f"{thinning.remark(len(intervals), POINTS_MAX, 'intervals')} Source: {source}."
     )
 
 
 def _plot(intervals: Sequence[SavesInterval], span: Span, width: Width) -> Drawing:
-    above, below, top = (96, 44, 26) if width.narrow else (120, 52, 26)
-    fig = c.canvas(width.px, top + above + 40 + below + 30)
+    above, below, top, between = (96, 44, 26, 52) if width.narrow else (120, 52, 26, 40)
+    fig = c.canvas(width.px, top + above + between + below + 30)
     upper = c.axes_px(fig, width.left, top, width.plot_px, above)
-    lower = c.axes_px(fig, width.left, top + above + 40, width.plot_px, below)
+    lower = c.axes_px(fig, width.left, top + above + between, width.plot_px, below)
     _confirmed(upper, intervals, span, width, above)
     _unconfirmed(lower, intervals, span, width, below)
     c.time_axis(upper, span, width, labels=False)
@@ -166,7 +167,10 @@ def _unconfirmed(ax: Axes, intervals: Sequence[SavesInterval], span: Span, width
     ax.plot(middles, heights, markersize=8, markeredgewidth=5, color=c.PAPER, **halo)
     ax.plot(middles, heights, markersize=8, markeredgewidth=2, color=c.FAIL, **halo)
     c.count_axis(ax, max(*base, *exhausted, 2), ticks=2)
-    c.note_above(ax, f"Not confirmed, in each {q.each(wide[0])}", color=c.INK, fontweight="bold")
+    lines_px = 22 if width.narrow and any(base + exhausted) else 8
+    c.note_above(
+        ax, f"Not confirmed, in each {q.each(wide[0])}", color=c.INK, fontweight="bold", shift_px=(0, lines_px)
+    )
     _name_unconfirmed(ax, intervals, span, width, height)
 
 
@@ -177,7 +181,7 @@ def _name_unconfirmed(ax: Axes, intervals: Sequence[SavesInterval], span: Span, 
     if not present:
         c.label(ax, span.seconds / 2, top / 2, "none", ha="center", va="center", color=c.MUTED)
     elif width.narrow:
-        c.note_above(ax, ", ".join(said), right=True)
+        c.note_above(ax, ", ".join(said))
     else:
         step = c.LINE_PX / height * top
         sides = [

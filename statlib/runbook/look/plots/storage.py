@@ -17,7 +17,8 @@ from statlib.runbook.look import thinning
 from statlib.runbook.look.canvas import Width
 
 POINTS_MAX = 60
-POINTS_OF_ALL_MAX = 360
+POINTS_OF_ALL_MAX = 300
+PANELS_MAX = 12
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 
 
@@ -52,7 +53,7 @@ def storage_growth(
     limit: float | None = None,
     finding: str = "",
 ) -> Figure:
-    """A panel for each collection, steepest first, all on one scale.
+    """A panel for each collection, steepest first, all on one scale; beyond ``PANELS_MAX`` only in the numbers.
 
     The slope and its 95 % interval are those of ``statlib.evidence.slope``, in bytes per ``per``; a collection
     whose upper bound passes ``limit`` is marked, as the gate counts it. Refuses (``ValueError``) no readings.
@@ -61,7 +62,11 @@ def storage_growth(
     if not grown:
         raise ValueError("no reading of a collection's size to draw")
     said = finding or _finding(grown, per, limit)
-    wide, narrow = c.drawn("storage", "Storage growth", said, lambda width: _plot(grown, driver, per, limit, width))
+    shown = grown[:PANELS_MAX]
+    rest = (
+        f" The {q.number(len(grown) - PANELS_MAX)} that grow slowest are only in the numbers." if shown != grown else ""
+    )
+    wide, narrow = c.drawn("storage", "Storage growth", said, lambda width: _plot(shown, driver, per, limit, width))
     longest = max(len(one.points) for one in grown)
     dashed = f" Dashed: the limit of {q.with_unit(limit, 'B')} per {per}." if limit is not None else ""
     return Figure(
@@ -71,7 +76,7 @@ def storage_growth(
         what=(
             f"Growth of what each collection's documents hold since the first reading, over {driver}; one scale. Line: "
             f"least squares. Wedge and brackets: 95 % interval of the slope.{dashed}"
-            f"{thinning.remark(longest, _points_max(grown), 'readings')} Source: {source}."
+            f"{thinning.remark(longest, _points_max(shown), 'readings')}{rest} Source: {source}."
         ),
         svg_wide=wide,
         svg_narrow=narrow,
@@ -131,7 +136,7 @@ def _plot(grown: Sequence[_Collection], driver: str, per: str, limit: float | No
         scale.apply(ax, 3 if width.narrow else 5)
         ax.tick_params(axis="y", labelleft=column == 0)
         ax.tick_params(axis="x", labelbottom=at + across >= len(grown))
-        _panel(ax, one, scale, limit, width, _points_max(grown))
+        _panel(ax, one, scale, limit, width, most=_points_max(grown))
     fig.axes[-1].set_xlabel(f"{driver}{scale.thousands}", loc="right", labelpad=2)
     return fig
 
@@ -172,7 +177,7 @@ class _Scale:
         ax.set_xticks(places, [q.number(place / by) for place in places])
 
 
-def _panel(ax: Axes, one: _Collection, scale: _Scale, limit: float | None, width: Width, most: int) -> None:
+def _panel(ax: Axes, one: _Collection, scale: _Scale, limit: float | None, width: Width, *, most: int) -> None:
     colour, title = (c.FAIL, c.FAIL) if one.over else (c.FIRST, c.INK)
     sizes = [size / scale.unit_bytes for size in one.grown]
     counts = [point.count for point in one.points]
