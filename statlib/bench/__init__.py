@@ -1,0 +1,1 @@
+"""Benchmarks: paired within one run, on servers of their own, never run as tests."""

@@ -8,6 +8,7 @@ majority read before anything is written again, and resolving is not an attempt.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,26 +70,38 @@ class _Delivery:
         return self.host.mongo
 
     def run(self) -> Saved:
-        loaded = self.envelope.loaded or self._load_again()
+        loaded = self.envelope.loaded
         while True:
-            arm = choose(included=self.host.includes(self.envelope.project), control=loaded.control)
-            if loaded.version != self.envelope.expected and loaded.trail is None:
-                loaded = self._load_again()
-                continue
-            answer = decide(self._situation(arm, loaded))
-            if answer is Answer.SAVED:
-                return self._found(arm, loaded)
-            if answer is not Answer.WRITE:
-                raise self._refusal(answer, loaded)
-            if len(self.failed) >= SAVE_ATTEMPTS_MAX:
-                raise self._exhausted(loaded)
-            outcome = self._attempt(arm, loaded)
-            if isinstance(outcome, Committed):
-                return self._saved(arm, outcome)
-            self.failed.append(outcome)
-            telemetry.count("saves.failed_attempts", cause=outcome, arm=arm)
+            with self._turn() as waited:
+                if loaded is None or waited:  # what was read before a wait, the one ahead may have changed
+                    loaded = self._load_again()
+                answer = self._once(loaded)
+            if isinstance(answer, Saved):
+                return answer
+            self.failed.append(answer)
             back_off(len(self.failed))
-            loaded = self._load_again()
+            loaded = None
+
+    def _turn(self) -> AbstractContextManager[bool]:
+        if self.host.includes(self.envelope.project):
+            return self.host.turns.turn(self.envelope.project)
+        return nullcontext(False)
+
+    def _once(self, loaded: Loaded) -> Saved | Cause:
+        """Look, decide, and write if that is the answer. Raises Refusal for every other answer than saved."""
+        arm = choose(included=self.host.includes(self.envelope.project), control=loaded.control)
+        answer = decide(self._situation(arm, loaded))
+        if answer is Answer.SAVED:
+            return self._found(arm, loaded)
+        if answer is not Answer.WRITE:
+            raise self._refusal(answer, loaded)
+        if len(self.failed) >= SAVE_ATTEMPTS_MAX:
+            raise self._exhausted(loaded)
+        outcome = self._attempt(arm, loaded)
+        if isinstance(outcome, Committed):
+            return self._saved(arm, outcome)
+        telemetry.count("saves.failed_attempts", cause=outcome, arm=arm)
+        return outcome
 
     def _situation(self, arm: Arm, loaded: Loaded) -> Situation:
         if loaded.version == self.envelope.expected:
@@ -138,12 +151,11 @@ class _Delivery:
         attempt = Attempt(self.envelope, self.change, loaded.source, self.digest)
         progress = Progress()
         try:
-            with self.host.turns.turn(self.envelope.project):
-                return transact(
-                    self.mongo,
-                    lambda session: commit(self.host, self.catalogue, session, attempt, progress),
-                    reruns_max=0,  # every rerun is an attempt: the document must be looked at again first
-                )
+            return transact(
+                self.mongo,
+                lambda session: commit(self.host, self.catalogue, session, attempt, progress),
+                reruns_max=0,  # every rerun is an attempt: the document must be looked at again first
+            )
         except Overtaken:
             return progress.cause
         except Refusal as refusal:

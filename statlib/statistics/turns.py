@@ -24,13 +24,14 @@ class Turns:
         self._finding = threading.Lock()
 
     @contextmanager
-    def turn(self, project: UUID) -> Iterator[None]:
-        """Wait for this project's turn, at most ``PATIENCE_S`` seconds."""
+    def turn(self, project: UUID) -> Iterator[bool]:
+        """Wait for this project's turn, at most ``PATIENCE_S`` seconds. Yields whether there was a wait."""
         with self._finding:
             queue = self._queues[project]
-        mine = queue.acquire(timeout=PATIENCE_S)
+        at_once = queue.acquire(blocking=False)
+        mine = at_once or queue.acquire(timeout=PATIENCE_S)
         try:
-            yield
+            yield not at_once
         finally:
             if mine:
                 queue.release()
