@@ -87,10 +87,11 @@ def _differences(due: Sequence[GateResult], stated: Sequence[GateResult], where:
         if other is None:
             yield Finding(Check.GATES, f"gate {gate.key}", f"is missing from {where}")
         elif other != gate:
+            says, is_due = other.model_dump(mode="json"), gate.model_dump(mode="json")
             wrong = ", ".join(
-                f"{field} is {getattr(other, field)!r}, derived {getattr(gate, field)!r}"
-                for field in GateResult.model_fields
-                if getattr(other, field) != getattr(gate, field)
+                f"{field} is {says[field]!r}, derived {is_due[field]!r}"
+                for field in is_due
+                if says[field] != is_due[field]
             )
             yield Finding(Check.GATES, f"gate {gate.key}", f"differs in {where}: {wrong}")
     for key in by_key:
