@@ -1,0 +1,80 @@
+"""What an application calls: a host, a reader and an operator's client, with the review domain already bound.
+
+The same calls serve a notebook. Everything else is imported from where it is defined.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from statlib.kernel.settings import Settings, config_file, load_settings
+from statlib.mongo.connection import connected
+from statlib.mongo.probe import probe
+from statlib.review.catalogue import REVIEW
+from statlib.review.loading.registration import register
+from statlib.review.loading.review import LoadedReview
+from statlib.review.loading.store import store
+from statlib.statistics import hosts, reader
+from statlib.statistics.hosts import Host, Role
+from statlib.statistics.reader import Bundle, Request
+
+if TYPE_CHECKING:  # the extras `local` and `admin`: an application may run without them
+    from statlib.admin.client import AdminClient
+    from statlib.local.data_folder import Up
+
+
+def up() -> Up:
+    """Start the data folder's replica set, or find it running, as ``statlib up`` does.
+
+    Where no other settings are in force, those of the folder become this process's and its children's. Refuses as
+    ``statlib.local.data_folder.up`` does.
+    """
+    from statlib.local import data_folder  # noqa: PLC0415
+
+    found = data_folder.up(load_settings(), families=tuple(REVIEW.families))
+    if config_file() is None:
+        os.environ["STATLIB_CONFIG"] = str(found.config)
+    return found
+
+
+def load(review: LoadedReview) -> LoadedReview:
+    """Store a review's project and studies, without screenings, under statistics where the settings do so.
+
+    Returns that review. Loading again adds what is missing and overwrites nothing. Hosts read their allowlist when
+    they start: load first. Refuses as ``connect``, ``probe`` and ``store`` do.
+    """
+    settings = load_settings()
+    with connected(settings, app_name="statlib-load") as mongo:
+        probe(mongo)
+        store(review, mongo, before_studies=lambda project: register(project, mongo, settings))
+    return review
+
+
+@contextmanager
+def host(role: Role | str = Role.API, *, settings: Settings | None = None) -> Iterator[Host]:
+    """Be a registered host for the length of a block: writers and readers refuse to work outside one.
+
+    Settings are read once, here. Refuses as ``connect``, ``probe`` and ``registered`` do.
+    """
+    with connected(settings or load_settings(), app_name="statlib-host") as mongo:
+        probe(mongo)
+        with hosts.registered(mongo, Role(role)) as registered:
+            yield registered
+
+
+def read_bundle(host: Host, project: UUID, requests: Iterable[Request]) -> Bundle:
+    """Counters of the review's families, for (family, scope) requests, from one moment. See ``statistics.reader``."""
+    return reader.read_bundle(host, REVIEW, project, requests)
+
+
+@contextmanager
+def boundary() -> Iterator[AdminClient]:
+    """An operator's client: of the boundary that the settings name, else of one embedded in this process."""
+    from statlib.admin import embedded  # noqa: PLC0415
+
+    with embedded.boundary(load_settings(), REVIEW) as client:
+        yield client
