@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pymongo import ReturnDocument
+from pymongo import ReturnDocument, UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.errors import DuplicateKeyError
 
@@ -52,15 +52,19 @@ def acquire(mongo: Mongo, collection: str, lease_id: Mapping[str, Any], ttl_s: f
     return Lease(collection, dict(lease_id), owner, document["LeaseGeneration"], document["ExpiresAtUtc"])
 
 
-def fence(mongo: Mongo, session: ClientSession, lease: Lease) -> None:
-    """Prove, by writing it inside the caller's transaction, that the lease is still ours. Refuses LeaseLost."""
-    result = mongo.collection(lease.collection).update_one(
-        _held(mongo.clock, lease),
-        [{"$set": {"FencedWrites": {"$add": [{"$ifNull": ["$FencedWrites", 0]}, 1]}}}],
-        session=session,
-    )
-    if result.matched_count != 1:
-        raise Refusal(MongoReason.LeaseLost, f"generation {lease.generation} of {dict(lease.id)}")
+def fence(mongo: Mongo, session: ClientSession, *leases: Lease) -> None:
+    """Prove, by writing them inside the caller's transaction, that leases of one collection are all still ours.
+
+    One command, however many. Refuses LeaseLost.
+    """
+    if not leases:
+        return
+    touched = [{"$set": {"FencedWrites": {"$add": [{"$ifNull": ["$FencedWrites", 0]}, 1]}}}]
+    writes = [UpdateOne(_held(mongo.clock, lease), touched) for lease in leases]
+    result = mongo.collection(leases[0].collection).bulk_write(writes, session=session)
+    if result.matched_count != len(leases):
+        named = f"generation {leases[0].generation} of {dict(leases[0].id)}" if len(leases) == 1 else "one of several"
+        raise Refusal(MongoReason.LeaseLost, named)
 
 
 def renew(mongo: Mongo, lease: Lease, ttl_s: float) -> None:

@@ -16,7 +16,7 @@ from statlib.statistics.documents import CONTROL, GLOBAL_CONTROL, GLOBAL_ID
 from statlib.statistics.hosts import Host
 from statlib.statistics.parity import Comparison, compare
 from statlib.statistics.reasons import OperateReason
-from statlib.statistics.rebuild import Rebuilt, rebuild
+from statlib.statistics.rebuild import Rebuilt, rebuild, require_rebuildable
 
 _RACES = (OperateReason.PublicationRaceLost, MongoReason.Contended)
 
@@ -48,6 +48,7 @@ def backfill(host: Host, catalogue: AnyCatalogue, project: UUID, family: str, *,
 def _rebuild_within_budget(
     host: Host, catalogue: AnyCatalogue, project: UUID, family: str, *, force: bool
 ) -> tuple[Rebuilt, int]:
+    require_rebuildable(host, catalogue, project, family)  # what is refused must leave no bootstrap point either
     _record_bootstrap_point(host.mongo, project, family)
     for races_lost in range(REBUILD_RETRIES_MAX + 1):
         try:

@@ -43,15 +43,13 @@ def publish(mongo: Mongo, catalogue: AnyCatalogue, publication: Publication) -> 
     """Publish all, at most ``PUBLICATION_SCOPES_MAX`` scopes at a time. Refuses PublicationRaceLost, LeaseLost.
 
     A loss between two transactions leaves the scopes of the first published, which is right: they were exact at B,
-    and the save that overtook the second moved them. With nothing to publish the candidate is taken back, and a
-    family without any scope becomes Fresh.
+    and the save that overtook the second moved them. A family without any scope becomes Fresh.
     """
     batches = _batches(sorted(publication.values))
     for batch in batches:
 
         def body(session: ClientSession, scopes: tuple[str, ...] = batch) -> None:
-            for lease in publication.leases.values():
-                fence(mongo, session, lease)
+            fence(mongo, session, *publication.leases.values())
             state = require_state(mongo, catalogue, session, publication.project, [publication.family])
             _require_unmoved(state, publication)
             _write(Unit(mongo, session, state), publication, scopes, last=scopes is batches[-1])

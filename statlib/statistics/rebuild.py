@@ -58,15 +58,11 @@ def rebuild(
 ) -> Rebuilt:
     """Rebuild ``scopes`` (None: all that are declared); without ``force`` those that are current and right are skipped.
 
-    Refuses FamilyUnknown, ScopeUnknown, SettingsExclude, ControlMissing, GateClosed, WriterGracePending, FenceActive,
-    SourceVisibilityFenced, LeaseHeld, LeaseLost, PublicationRaceLost. A crash leaves a lease that runs out and a
-    guard in Rebuilding, which the next try takes over.
+    Refuses FamilyUnknown, ScopeUnknown, SettingsExclude, ControlMissing, GateClosed, VersionIncompatible,
+    WriterGracePending, FenceActive, SourceVisibilityFenced, LeaseHeld, LeaseLost, PublicationRaceLost.
+    A crash leaves a lease that runs out and a guard in Rebuilding, which the next try takes over.
     """
-    host.require_open()
-    if family not in catalogue.families:
-        raise Refusal(OperateReason.FamilyUnknown, family)
-    if not host.includes(project) or family not in host.families:
-        raise Refusal(OperateReason.SettingsExclude, f"{family} of project {project}")
+    _require_settings(host, catalogue, project, family)
     mongo = host.mongo
     wanted = _declared(mongo, catalogue, project, family, scopes)
     with _leases(mongo, project, family, wanted) as leases:
@@ -74,8 +70,23 @@ def rebuild(
         try:
             return _calculate_and_publish(mongo, catalogue, project, _Try(family, wanted, leases, candidate, force))
         except BaseException:
-            _give_up(mongo, project, family, candidate)
+            _withdraw(mongo, project, family, candidate)
             raise
+
+
+def require_rebuildable(host: Host, catalogue: AnyCatalogue, project: UUID, family: str) -> None:
+    """Refuse what ``rebuild`` would refuse for settings, gates, grace or fences. Writes nothing."""
+    _require_settings(host, catalogue, project, family)
+    with snapshot(host.mongo) as session:
+        _require_admissible(host.mongo, require_state(host.mongo, catalogue, session, project, [family]), family)
+
+
+def _require_settings(host: Host, catalogue: AnyCatalogue, project: UUID, family: str) -> None:
+    host.require_open()
+    if family not in catalogue.families:
+        raise Refusal(OperateReason.FamilyUnknown, family)
+    if not host.includes(project) or family not in host.families:
+        raise Refusal(OperateReason.SettingsExclude, f"{family} of project {project}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +101,7 @@ class _Try:
 def _calculate_and_publish(mongo: Mongo, catalogue: AnyCatalogue, project: UUID, this: _Try) -> Rebuilt:
     with snapshot(mongo) as session:
         at = require_state(mongo, catalogue, session, project, [this.family])
+        _require_admissible(mongo, at, this.family)  # the fleet may have been opened since: it stales no guard
         rows = {
             row.scope: row
             for row in map(
@@ -100,6 +112,9 @@ def _calculate_and_publish(mongo: Mongo, catalogue: AnyCatalogue, project: UUID,
         counted = calculate(PinnedReads(mongo, session), catalogue, this.family, project, at.context)
     current, drifted = _judge(at, this, rows, counted)
     todo = [scope for scope in this.wanted if this.force or scope not in current]
+    if current and not todo:  # nothing rests on the clocks, so no save may make this try lose
+        _withdraw(mongo, project, this.family, this.candidate)
+        return Rebuilt(this.family, (), current, ())
     publish(
         mongo,
         catalogue,
@@ -158,10 +173,9 @@ def _admit(mongo: Mongo, catalogue: AnyCatalogue, project: UUID, family: str, le
     """Check the gates and put this rebuild's candidate into the guard, in one transaction."""
 
     def body(session: ClientSession) -> Candidate:
-        for lease in leases.values():
-            fence(mongo, session, lease)
+        fence(mongo, session, *leases.values())
         state = require_state(mongo, catalogue, session, project, [family])
-        _require_admissible(mongo, session, state, family)
+        _require_admissible(mongo, state, family)
         guard = state.guards.get(family) or Guard(id=GuardId(project_id=project, family=family))
         candidate = Candidate(generation=guard.visible_generation + 1, token=new_token(), owner=new_token())
         after = State.FRESH if guard.state is State.FRESH else require(guard.state, State.REBUILDING)
@@ -171,10 +185,12 @@ def _admit(mongo: Mongo, catalogue: AnyCatalogue, project: UUID, family: str, le
     return transact(mongo, body)
 
 
-def _require_admissible(mongo: Mongo, session: ClientSession, state: ProjectState, family: str) -> None:
+def _require_admissible(mongo: Mongo, state: ProjectState, family: str) -> None:
     control = state.control
-    if not gate_open(state.fleet, control) or not state.versions_match:
+    if not gate_open(state.fleet, control):
         raise Refusal(OperateReason.GateClosed, f"project {control.id}")
+    if not state.versions_match:
+        raise Refusal(ServeReason.VersionIncompatible, f"project {control.id}")
     if control.inclusion_recalculation_token is not None or control.definition_rewrite_token is not None:
         raise Refusal(ServeReason.SourceVisibilityFenced, f"project {control.id}")
     guard = state.guards.get(family)
@@ -205,7 +221,7 @@ def _write_guard(mongo: Mongo, session: ClientSession, guard: Guard, fields: Map
     )
 
 
-def _give_up(mongo: Mongo, project: UUID, family: str, candidate: Candidate) -> None:
+def _withdraw(mongo: Mongo, project: UUID, family: str, candidate: Candidate) -> None:
     """Withdraw the candidate. What was not Fresh before is Stale again; a Fresh guard still is what it was."""
     guards = mongo.collection(GUARD)
     mine = {"_id": queries.guard_id(project, family), "Candidate.Token": candidate.token}

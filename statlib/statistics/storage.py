@@ -84,7 +84,7 @@ def initialise(mongo: Mongo, catalogue: AnyCatalogue, *, fleet: Mode = Mode.DISA
 def _create(mongo: Mongo, name: str) -> None:
     """Ahead of its first write, because a transaction that has to create a collection meets its rivals' creations."""
     try:
-        mongo.database.create_collection(name)
+        mongo.database.create_collection(name, check_exists=False)
     except OperationFailure as error:
         if error.code != 48:  # NamespaceExists: another process was first
             raise
