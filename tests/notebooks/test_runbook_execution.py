@@ -236,16 +236,17 @@ def test_a_cell_that_ignores_the_interruption_is_killed_and_leaves_no_process(
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_process_that_a_cell_left_behind_does_not_outlive_a_passing_run(
-    runs: Runs, write_notebook: WriteNotebook, tmp_path: Path
+@pytest.mark.parametrize(("then", "exit_code"), [("", 0), ("; import os; os.kill(os.getpid(), 9)", 5)])
+def test_a_process_that_a_cell_left_behind_does_not_outlive_the_run(
+    runs: Runs, write_notebook: WriteNotebook, tmp_path: Path, then: str, exit_code: int
 ) -> None:
     orphan = (
-        "import subprocess\nchild = subprocess.Popen(['sleep', '300'])\n"
-        f"_ = open({str(tmp_path / 'child')!r}, 'w').write(str(child.pid))"
+        "import pathlib, subprocess\nchild = subprocess.Popen(['sleep', '300'])\n"
+        f"_ = pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child.pid)){then}"
     )
     write_notebook(PREFLIGHT_CELL, orphan, ACT_CELL, MEASURE_CELL, CLOSE_CELL)
     run = runs(**ACTING)
-    assert run.exit_code == 0
+    assert run.exit_code == exit_code
     child = int((tmp_path / "child").read_text(encoding="ascii"))
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
