@@ -161,6 +161,23 @@ def rebuilds(client: AdminClient, project: UUID, families: tuple[str, ...], rows
     return observe
 
 
+def primary(host: Host, note: Callable[[str], None]) -> Callable[[], None]:
+    """Puts on record whenever the replica set's primary is another than before, or is gone."""
+    last: list[tuple[str, int] | None] = [host.mongo.client.primary]
+
+    def observe() -> None:
+        now = host.mongo.client.primary
+        if now != last[0]:
+            note(f"the primary is now {_named(now)}; it was {_named(last[0])}")
+            last[0] = now
+
+    return observe
+
+
+def _named(address: tuple[str, int] | None) -> str:
+    return f"{address[0]}:{address[1]}" if address else "none"
+
+
 def _put_off(family: str, reason: str) -> dict[str, Any]:
     return {
         "family": family,

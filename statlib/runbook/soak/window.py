@@ -26,6 +26,7 @@ from statlib.statistics.hosts import Host
 PROGRESS, REBUILDS, DISTURBANCES = "progress", "rebuilds", "disturbances"
 STORAGE_EVERY_S = 1.0
 SHOW_EVERY_S = 1.0
+PRIMARY_EVERY_S = 0.2
 
 
 class ProgressRow(BaseModel):
@@ -106,6 +107,7 @@ def run_window(  # noqa: PLR0917 - called once, by the soak's own step
         around.every(STORAGE_EVERY_S, "storage", observe.storage(client, rows(soak.STORAGE)))
         rebuilds = observe.rebuilds(client, project, load.families, rows(REBUILDS))
         around.every(load.rebuild_every_s, "rebuilds", rebuilds)
+        around.every(PRIMARY_EVERY_S, "primary", observe.primary(host, run.note))
         threads = savers.start(load.workers)
         try:
             while any(thread.is_alive() for thread in threads) or time.monotonic() - began < load.duration_s:
