@@ -13,13 +13,14 @@ import hashlib
 import logging
 import os
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 import nbformat
 import papermill
@@ -115,8 +116,12 @@ def execute(
     notebook did: the answer says it.
     """
     run = KernelRun()
-    watch = _Watch(run, environment, observers, stop_grace_s)
-    with _quiet_logs(), _signals(watch), _deadline(watch, timeout_s):
+    with contextlib.ExitStack() as stack:
+        # A kernel's own error stream is chatter at its shutdown, and the only witness if it cannot start.
+        said = stack.enter_context(tempfile.TemporaryFile())
+        watch = _Watch(run, environment, observers, grace_s=stop_grace_s, said=said)
+        for context in (_quiet_logs(), _signals(watch), _deadline(watch, timeout_s)):
+            stack.enter_context(context)
         try:
             papermill.execute_notebook(
                 notebook,
@@ -134,9 +139,9 @@ def execute(
         except (PapermillExecutionError, _Stopped):
             pass  # the cell's own answer, or the stop, is already on record
         except Exception as error:
-            run.fault = _one_line(error)
+            run.fault = f"{_one_line(error)} {watch.last_words()}".strip()
         finally:
-            watch.kill()
+            watch.end()
     _correct(notebook, output, run)
     return run
 
@@ -148,12 +153,21 @@ class _Stopped(Exception):
 class _Watch:
     """Holds on to the kernel's process group, and answers for which cells it executed."""
 
-    def __init__(self, run: KernelRun, environment: Mapping[str, str], observers: Observers, grace_s: float) -> None:
+    def __init__(
+        self,
+        run: KernelRun,
+        environment: Mapping[str, str],
+        observers: Observers,
+        *,
+        grace_s: float,
+        said: IO[bytes],
+    ) -> None:
         self.run = run
         self.environment = {**os.environ, **environment}
         self.observers = observers
         self.grace_s = grace_s
         self.group: int | None = None
+        self.said = said
         self._grace: threading.Timer | None = None
 
     def stop(self, reason: Stop) -> None:
@@ -167,7 +181,13 @@ class _Watch:
         self._grace.daemon = True
         self._grace.start()
 
-    def kill(self) -> None:
+    def last_words(self) -> str:
+        """The last line that the kernel itself wrote to its error stream; empty if it wrote none."""
+        self.said.seek(0)
+        *_, last = self.said.read().decode("utf-8", "replace").split("\n")[:-1] or [""]
+        return last.strip()
+
+    def end(self) -> None:
         """Nothing of the kernel's group survives; a process that a cell left behind is one of it."""
         if self._grace is not None:
             self._grace.cancel()
@@ -222,7 +242,7 @@ class _Engine(NBClientEngine):  # type: ignore[misc]
         _name_injected_cell(nb_man.nb)
         watch.run.declared = _declare(nb_man.nb)
         watch.observers.declared(watch.run.declared)
-        return client.execute(env=watch.environment)
+        return client.execute(env=watch.environment, stderr=watch.said)
 
 
 papermill_engines.register(_ENGINE, _Engine)

@@ -34,6 +34,7 @@ from tests.notebooks.conftest import (
     CLOSE_CELL,
     MEASURE_CELL,
     PREFLIGHT_CELL,
+    REPOSITORY,
     Launches,
     WriteNotebook,
 )
@@ -249,6 +250,20 @@ def test_a_process_that_a_cell_left_behind_does_not_outlive_the_run(
     assert run.exit_code == exit_code
     child = int((tmp_path / "child").read_text(encoding="ascii"))
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_kernel_that_cannot_start_is_a_fault_that_says_its_last_words(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "ipykernel_launcher.py").write_text("raise SystemExit('no kernel today')", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", f"{broken}:{REPOSITORY}")
+    run = runs(**ACTING)
+    assert (run.conclusion.verdict, run.exit_code) == (Verdict.FAULT, 6)
+    assert run.conclusion.halted is not None
+    assert "no kernel today" in run.conclusion.halted.detail
+    assert findings(run) == []
 
 
 def test_sigterm_stops_the_cell_saves_the_report_and_exits_5(
