@@ -34,13 +34,13 @@ check: $(DEV) ## Lint, types, contracts, tidiness, and whether generated pages a
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.reference --check
-	$(BIN)/nbstripout --verify $(NOTEBOOKS)
+	$(BIN)/nbstripout --keep-id --verify $(NOTEBOOKS)
 	$(BIN)/pytest -q tests/unit/test_tidy.py
 
 format: $(DEV) ## Format code, and strip notebooks of what running them left.
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
-	$(BIN)/nbstripout $(NOTEBOOKS)
+	$(BIN)/nbstripout --keep-id $(NOTEBOOKS)
 
 reference: $(DEV) ## Write docs/reference/ anew from the code.
 	$(BIN)/python -m tools.reference
