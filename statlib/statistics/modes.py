@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pymongo.client_session import ClientSession
 
-from statlib.kernel.refusals import Refusal
+from statlib.kernel.refusals import Fault, Refusal
 from statlib.mongo.connection import Mongo
 from statlib.mongo.transactions import transact
 from statlib.passes.audit import Action, accept
@@ -35,13 +35,19 @@ from statlib.statistics.reasons import OperateReason
 
 
 def set_fleet_mode(mongo: Mongo, mode: Mode, action: Action) -> GlobalControl:
-    """Open or close the whole fleet. Setting the mode that holds changes nothing, and is audited all the same."""
+    """Open or close the whole fleet. Setting the mode that holds changes nothing, and is audited all the same.
+
+    Fault before ``storage.initialise``: a control created here would not know which catalogue it is of.
+    """
 
     def body(session: ClientSession) -> GlobalControl:
-        before = GlobalControl.from_bson(_find(mongo, session, GLOBAL_CONTROL, GLOBAL_ID) or {"_id": GLOBAL_ID})
+        stored = _find(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)
+        if stored is None:
+            raise Fault("there is no fleet control", remedy="Run `statlib up`, or initialise the storage, first.")
+        before = GlobalControl.from_bson(stored)
         if before.mode is not mode:
             mongo.collection(GLOBAL_CONTROL).update_one(
-                {"_id": GLOBAL_ID}, _transition(mongo, mode, counter="ModeEpoch"), upsert=True, session=session
+                {"_id": GLOBAL_ID}, _transition(mongo, mode, counter="ModeEpoch"), session=session
             )
         after = GlobalControl.from_bson(_require(_find(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)))
         accept(mongo, session, action, before=_fleet(before), after=_fleet(after), now=_now(mongo, session))
