@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -223,17 +224,25 @@ def test_the_time_limit_stops_a_running_cell(runs: Runs, write_notebook: WriteNo
 def test_a_cell_that_ignores_the_interruption_is_killed_and_leaves_no_process(
     runs: Runs, write_notebook: WriteNotebook, tmp_path: Path
 ) -> None:
+    started = tmp_path / "child"
     stubborn = (
-        "import signal, subprocess, threading\n"
+        "import os, pathlib, signal, subprocess\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "child = subprocess.Popen(['sleep', '300'])\n"
-        f"open({str(tmp_path / 'child')!r}, 'w').write(str(child.pid))\n"
+        f"_ = pathlib.Path({str(started)!r} + '.part').write_text(str(child.pid))\n"
+        f"os.replace({str(started)!r} + '.part', {str(started)!r})\n"
         "child.wait()"
     )
     write_notebook(PREFLIGHT_CELL, stubborn, CLOSE_CELL)
-    run = runs(timeout_s=4)
+    stop = threading.Thread(target=lambda: (_until(started.exists), os.kill(os.getpid(), signal.SIGTERM)))
+    stop.start()
+    run = runs()
+    stop.join(60)
+    assert not stop.is_alive()
     assert run.exit_code == 5
-    child = int((tmp_path / "child").read_text(encoding="ascii"))
+    assert run.conclusion.halted is not None
+    assert run.conclusion.halted.cause == "SIGTERM"
+    child = int(started.read_text(encoding="ascii"))
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
