@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from statlib.admin import wire
 from statlib.evidence import soak_captures as soak
 from statlib.evidence.capture_reader import CaptureReader
 from statlib.evidence.gates import derive_gates
@@ -27,7 +28,7 @@ from statlib.review.loading.simulated import SimulatedReview
 from statlib.review.loading.store import store
 from statlib.runbook.application import application_host
 from statlib.runbook.catalogue import Runbook
-from statlib.runbook.fragments import GateTable, Progress
+from statlib.runbook.fragments import GateTable, KeyValues, Progress, Quantity
 from statlib.runbook.live import Live
 from statlib.runbook.parameters import ActingParameters
 from statlib.runbook.run import Run
@@ -108,15 +109,28 @@ class Opened(BaseModel):
 
     fleet: str
     project: str
-    waited_s: float
     began_at: AwareDatetime
 
 
 class Backfilled(BaseModel):
+    """Scopes published and scopes found right as they were; and how long it took, a wait for the grace included."""
+
     published: int
     current: int
     races_lost: int
     exact: bool
+    took_s: float
+
+    def shown(self) -> KeyValues:
+        return KeyValues(
+            (
+                ("scopes published", self.published),
+                ("right as they were", self.current),
+                ("races lost", self.races_lost),
+                ("served and exact", "yes" if self.exact else "no"),
+                ("took, the grace included", Quantity(self.took_s, "s")),
+            )
+        )
 
 
 class Closing(BaseModel):
@@ -170,22 +184,15 @@ def load(run: SoakRun) -> LoadedProject:
 
 
 def open_gates(run: SoakRun, loaded: LoadedProject) -> Opened:
-    """Open what is closed, through the boundary, and wait out the grace of an opening."""
+    """Open what is closed, through the boundary."""
     client = run.client
     status = client.status(loaded.project)
-    began = time.monotonic()
     if status.fleet_mode != Mode.ENABLED:
         client.set_fleet_mode(enabled=True, request_id=run.request_id("open the fleet"))
     if status.project_mode != Mode.ENABLED:
         client.set_narrow_gate(loaded.project, enabled=True, request_id=run.request_id("open the gate"))
-    _wait_out_the_grace(run, loaded.project)
     status = client.status(loaded.project)
-    return Opened(
-        fleet=status.fleet_mode,
-        project=str(status.project_mode),
-        waited_s=round(time.monotonic() - began, 1),
-        began_at=client.server_time(),
-    )
+    return Opened(fleet=status.fleet_mode, project=str(status.project_mode), began_at=client.server_time())
 
 
 def backfill(run: SoakRun, loaded: LoadedProject) -> Backfilled:
@@ -270,26 +277,27 @@ def _thresholds(asked: SoakParameters) -> soak.SoakThresholds:
 
 
 def _backfill(run: SoakRun, project: UUID, purpose: str) -> Backfilled:
-    client = run.client
+    began = time.monotonic()
     done = [
-        client.backfill(project, family, request_id=run.request_id(f"{purpose} of {family}")) for family in FAMILIES
+        _when_the_grace_has_passed(run, project, family, run.request_id(f"{purpose} of {family}"))
+        for family in FAMILIES
     ]
     return Backfilled(
         published=sum(len(one.rebuild.published) for one in done),
         current=sum(len(one.rebuild.current) for one in done),
         races_lost=sum(one.races_lost for one in done),
         exact=all(one.parity.exact for one in done),
+        took_s=round(time.monotonic() - began, 1),
     )
 
 
-def _wait_out_the_grace(run: SoakRun, project: UUID) -> None:
-    """Ask the server until it admits a rebuild: it alone knows when the opening was."""
-    client = run.client
+def _when_the_grace_has_passed(run: SoakRun, project: UUID, family: str, request_id: str) -> wire.Backfill:
+    """Ask the server until it admits the backfill: it alone knows when the opening was."""
     first_s: float | None = None
     with Live() as live:
         while True:
             try:
-                client.rebuild(project, FAMILIES[0])
+                return run.client.backfill(project, family, request_id=request_id)
             except Refusal as refusal:
                 if refusal.reason is not OperateReason.WriterGracePending:
                     raise
@@ -298,8 +306,6 @@ def _wait_out_the_grace(run: SoakRun, project: UUID) -> None:
                 waiting = "the grace of an opening"
                 live.show(Progress("Waiting", first_s - left_s, first_s, "s", remaining_s=left_s, waiting_for=waiting))
                 time.sleep(min(1.0, max(left_s, 0.05)))
-            else:
-                return
 
 
 def _against_the_record(run: SoakRun, project: UUID) -> tuple[int, int]:

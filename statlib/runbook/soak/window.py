@@ -16,7 +16,7 @@ from statlib.evidence import soak_captures as soak
 from statlib.kernel.refusals import Fault
 from statlib.review.loading.review import DecisionEvent
 from statlib.review.writer import ScreeningWriter
-from statlib.runbook.fragments import Progress
+from statlib.runbook.fragments import KeyValues, Progress, Quantity
 from statlib.runbook.run import Run
 from statlib.runbook.soak import observers as observe
 from statlib.runbook.soak.savers import Rows, Savers
@@ -77,6 +77,21 @@ class WindowSummary(BaseModel):
     resubmitted: int
     lost: int
     disturbances: dict[str, int]
+
+    def shown(self) -> KeyValues:
+        put_off = ", ".join(f"{what} ({count})" for what, count in self.disturbances.items())
+        return KeyValues(
+            (
+                ("from", self.started_at),
+                ("to", self.ended_at),
+                ("lasted", Quantity(self.seconds, "s")),
+                ("decisions replayed", self.events),
+                ("confirmed", self.confirmed),
+                ("of these, resubmitted", self.resubmitted),
+                ("lost", self.lost),
+                ("observations put off", put_off or "none"),
+            )
+        )
 
 
 Show = Callable[[Progress], None]
