@@ -333,7 +333,7 @@ def test_openings_and_closings_at_once_are_each_whole(served: Library) -> None:
 def test_saves_while_the_gate_turns_are_all_counted_in_the_end(served: Library) -> None:
     def save_all() -> None:
         for book in served.books:
-            served.lend(book)
+            served.lend_surely(book)
 
     def turn() -> None:
         for _ in range(4):
