@@ -234,7 +234,7 @@ def test_a_cell_that_ignores_the_interruption_is_killed_and_leaves_no_process(
         "child.wait()"
     )
     write_notebook(PREFLIGHT_CELL, stubborn, CLOSE_CELL)
-    stop = threading.Thread(target=lambda: (_until(started.exists), os.kill(os.getpid(), signal.SIGTERM)))
+    stop = threading.Thread(target=_terminate_once, args=(started.exists,))
     stop.start()
     run = runs()
     stop.join(60)
@@ -333,6 +333,11 @@ def test_a_run_is_not_resumed_with_other_parameters_nor_while_it_is_under_way(ru
     with pytest.raises(Refusal) as refused:
         runs(resume="0" * 12)
     assert refused.value.reason is RunbookReason.RunNotFound
+
+
+def _terminate_once(holds: Callable[[], bool]) -> None:
+    _until(holds)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _until(holds: Callable[[], bool]) -> None:
