@@ -12,11 +12,10 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from statlib.admin import wire
 from statlib.evidence import soak_captures as soak
 from statlib.evidence.capture_reader import CaptureReader
 from statlib.evidence.gates import derive_gates
-from statlib.kernel.refusals import Fault, Refusal
+from statlib.kernel.refusals import Fault
 from statlib.kernel.settings import load_settings
 from statlib.mongo.connection import connected
 from statlib.mongo.probe import probe
@@ -28,14 +27,14 @@ from statlib.review.loading.simulated import SimulatedReview
 from statlib.review.loading.store import store
 from statlib.runbook.application import application_host
 from statlib.runbook.catalogue import Runbook
-from statlib.runbook.fragments import GateTable, KeyValues, Progress, Quantity
+from statlib.runbook.fragments import GateTable, KeyValues, Quantity
 from statlib.runbook.live import Live
 from statlib.runbook.parameters import ActingParameters
+from statlib.runbook.patience import backfill_when_allowed
 from statlib.runbook.run import Run
 from statlib.runbook.soak.findings import soak_findings
 from statlib.runbook.soak.window import Load, WindowSummary, receipts_since, run_window
 from statlib.statistics.documents import Mode
-from statlib.statistics.reasons import OperateReason
 
 SIMULATED = "simulated"
 FAMILIES = ("ProjectScreening",)
@@ -279,7 +278,7 @@ def _thresholds(asked: SoakParameters) -> soak.SoakThresholds:
 def _backfill(run: SoakRun, project: UUID, purpose: str) -> Backfilled:
     began = time.monotonic()
     done = [
-        _when_the_grace_has_passed(run, project, family, run.request_id(f"{purpose} of {family}"))
+        backfill_when_allowed(run.client, project, family, request_id=run.request_id(f"{purpose} of {family}"))
         for family in FAMILIES
     ]
     return Backfilled(
@@ -289,23 +288,6 @@ def _backfill(run: SoakRun, project: UUID, purpose: str) -> Backfilled:
         exact=all(one.parity.exact for one in done),
         took_s=round(time.monotonic() - began, 1),
     )
-
-
-def _when_the_grace_has_passed(run: SoakRun, project: UUID, family: str, request_id: str) -> wire.Backfill:
-    """Ask the server until it admits the backfill: it alone knows when the opening was."""
-    first_s: float | None = None
-    with Live() as live:
-        while True:
-            try:
-                return run.client.backfill(project, family, request_id=request_id)
-            except Refusal as refusal:
-                if refusal.reason is not OperateReason.WriterGracePending:
-                    raise
-                left_s = float(refusal.state["leftSeconds"])
-                first_s = first_s or left_s
-                waiting = "the grace of an opening"
-                live.show(Progress("Waiting", first_s - left_s, first_s, "s", remaining_s=left_s, waiting_for=waiting))
-                time.sleep(min(1.0, max(left_s, 0.05)))
 
 
 def _against_the_record(run: SoakRun, project: UUID) -> tuple[int, int]:

@@ -1,0 +1,127 @@
+"""Putting one project's statistics into service: open the gate, wait out its grace, backfill, prove.
+
+The steps of ``runbooks/narrow_gate_open.ipynb``, in its order.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from statlib.runbook.catalogue import Runbook
+from statlib.runbook.expectations import expect
+from statlib.runbook.fragments import Column, KeyValues, Table
+from statlib.runbook.patience import backfill_when_allowed
+from statlib.runbook.project import ProjectParameters, Standing, standing
+from statlib.runbook.run import Run
+from statlib.statistics.documents import Mode
+
+
+class OpenParameters(ProjectParameters):
+    """See ``ProjectParameters``."""
+
+
+OpenRun = Run[OpenParameters]
+
+
+class Plan(BaseModel):
+    """What opening would change."""
+
+    fleet: str
+    now: str
+    families_to_backfill: int
+    already_open: bool
+
+    def shown(self) -> KeyValues:
+        return KeyValues(
+            (
+                ("the fleet is", self.fleet),
+                ("the gate is", self.now),
+                ("families to backfill afterwards", self.families_to_backfill),
+                ("to do", "backfill what is not served" if self.already_open else "open it, wait, backfill"),
+            ),
+            one_column=True,
+        )
+
+
+class FamilyBackfilled(BaseModel):
+    family: str
+    published: int
+    current: int
+    races_lost: int
+    exact: bool
+
+
+class Backfilled(BaseModel):
+    """Each family, as it was published or found right."""
+
+    families: list[FamilyBackfilled]
+
+    def shown(self) -> Table:
+        columns = (
+            Column("Family"),
+            Column("Published", numeric=True),
+            Column("Right as they were", numeric=True),
+            Column("Races lost", numeric=True),
+            Column("Served and exact"),
+        )
+        rows = tuple(
+            (f.family, f.published, f.current, f.races_lost, "yes" if f.exact else "no") for f in self.families
+        )
+        return Table("Families backfilled", columns, rows)
+
+
+def plan(run: OpenRun) -> Plan:
+    """What acting would do, from the state of this moment."""
+    found = standing(run)
+    return Plan(
+        fleet=found.status.fleet_mode,
+        now=found.status.project_mode or "not there",
+        families_to_backfill=len(found.families) - found.served,
+        already_open=found.status.project_mode == Mode.ENABLED,
+    )
+
+
+def open_gate(run: OpenRun) -> Standing:
+    """Open it. An opening outdates every row, so that nothing wrong is served; opening an open gate changes nothing."""
+    run.client.set_narrow_gate(run.parameters.project, enabled=True, request_id=run.request_id("open"))
+    return standing(run)
+
+
+def backfill(run: OpenRun) -> Backfilled:
+    """Publish every family and prove it served, waiting first for saves that may have read the gate before."""
+    project = run.parameters.project
+    done = []
+    for family in standing(run).families:
+        request_id = run.request_id(f"backfill of {family.family}")
+        found = backfill_when_allowed(run.client, project, family.family, request_id=request_id)
+        done.append(
+            FamilyBackfilled(
+                family=family.family,
+                published=len(found.rebuild.published),
+                current=len(found.rebuild.current),
+                races_lost=found.races_lost,
+                exact=found.parity.exact,
+            )
+        )
+    return Backfilled(families=done)
+
+
+def verify(run: OpenRun) -> Standing:
+    """Look again, and put on record what must hold."""
+    found = standing(run)
+    compared = run.client.parity(run.parameters.project, [family.family for family in found.families])
+    is_open = found.status.project_mode == Mode.ENABLED
+    expect(run, "open", "Narrow gate open", expected=1, measured=int(is_open))
+    expect(run, "served", "Families served from statistics", expected=len(found.families), measured=found.served)
+    wrong = sum(not one.exact for one in compared)
+    expect(run, "parity", "Families that differ from the source", expected=0, measured=wrong)
+    return found
+
+
+RUNBOOK = Runbook(
+    name="narrow_gate_open",
+    summary="Put one project's statistics into service, and prove them exact.",
+    parameters=OpenParameters,
+    rollback="narrow_gate_close",
+    confirms="project",
+)
