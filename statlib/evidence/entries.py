@@ -19,6 +19,8 @@ from statlib.evidence.json_values import decode, encode, sha256_of
 from statlib.kernel.refusals import Fault
 
 CHAIN_START = "0" * 64
+CLOCK_OFFSET = "clock_offset_ms"
+"""The field by which an entry says that the clock of its run was advanced, and by how much."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 

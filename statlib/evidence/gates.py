@@ -17,7 +17,7 @@ from itertools import count
 from statlib.evidence import soak_captures as soak
 from statlib.evidence.capture_reader import CaptureReader
 from statlib.evidence.reasons import EvidenceReason
-from statlib.evidence.results import Comparison, GateResult, duration
+from statlib.evidence.results import Comparison, GateResult, threshold_words
 from statlib.evidence.soak_captures import SEVEN_DAYS_S, SoakThresholds
 from statlib.evidence.soak_tallies import SoakTallies
 from statlib.evidence.verdicts import Verdict, verdict
@@ -87,7 +87,7 @@ def _derive(gate: SoakGate, tallies: SoakTallies, captures: CaptureReader, thres
         key=gate.key,
         title=gate.title,
         threshold=limit,
-        threshold_text=_words(gate.comparison, limit, gate.unit),
+        threshold_text=threshold_words(gate.comparison, limit, gate.unit),
         comparison=gate.comparison,
         measured=measured,
         unit=gate.unit,
@@ -211,11 +211,6 @@ def _growth(tallies: SoakTallies, _: SoakThresholds) -> Reading:
 def _counts(counter: Counter[str]) -> str:
     largest_first = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{times:,} {name}" for name, times in largest_first)
-
-
-def _words(comparison: Comparison, limit: float, unit: str) -> str:
-    amount = duration(limit) if unit == "s" else f"{limit:,.12g}" + (f" {unit}" if unit else "")
-    return amount if comparison is Comparison.EXACTLY else f"{comparison} {amount}"
 
 
 def _zero(_: SoakThresholds) -> float:

@@ -57,6 +57,11 @@ class Journal:
             return self._chain.head
 
     @property
+    def clock_offset_ms(self) -> int:
+        """By how much the clock that labels its entries is advanced now."""
+        return self._clock.offset_ms
+
+    @property
     def entries(self) -> tuple[Entry, ...]:
         """Every entry so far, others' included."""
         with self._alone():

@@ -64,3 +64,9 @@ def duration(seconds: float) -> str:
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02} min"
     return f"{whole // 60} min {whole % 60:02} s"
+
+
+def threshold_words(comparison: Comparison, limit: float, unit: str) -> str:
+    """The threshold as a reader is told it: ``≥ 1 min 00 s``, ``≤ 4,096 B``, ``0``."""
+    amount = duration(limit) if unit == "s" else f"{limit:,.12g}" + (f" {unit}" if unit else "")
+    return amount if comparison is Comparison.EXACTLY else f"{comparison} {amount}"

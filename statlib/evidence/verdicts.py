@@ -9,8 +9,12 @@ from statlib.evidence.results import GateResult
 
 
 class Verdict(StrEnum):
-    """What a run ended as. Gates decide the first three; the others say why no gate could."""
+    """What a run ended as. Gates decide the first four; the others say why no gate could.
 
+    ``passed`` is an ordinary operation whose every expectation held; a soak is never called that.
+    """
+
+    PASSED = "passed"
     SOAK_PASSED = "soak passed"
     REHEARSAL_PASSED = "rehearsal passed"
     FAILED = "failed"
@@ -26,14 +30,15 @@ class Verdict(StrEnum):
     @property
     def by_gates(self) -> bool:
         """Whether gates decided it: only then may every declared cell be expected to have run."""
-        return self in {Verdict.SOAK_PASSED, Verdict.REHEARSAL_PASSED, Verdict.FAILED}
+        return self.passing or self is Verdict.FAILED
 
     @property
     def passing(self) -> bool:
-        return self in {Verdict.SOAK_PASSED, Verdict.REHEARSAL_PASSED}
+        return self in {Verdict.PASSED, Verdict.SOAK_PASSED, Verdict.REHEARSAL_PASSED}
 
 
 EXIT_CODES: Mapping[Verdict, int] = {
+    Verdict.PASSED: 0,
     Verdict.SOAK_PASSED: 0,
     Verdict.REHEARSAL_PASSED: 0,
     Verdict.FAILED: 3,
@@ -49,6 +54,7 @@ def verdict(
     *,
     rehearsal: bool,
     applied: bool,
+    soak: bool = True,
     refused: bool = False,
     interrupted: bool = False,
     fault: bool = False,
@@ -56,7 +62,8 @@ def verdict(
     """Decide. The worse cause wins: fault, interrupted, refused, dry run, a failed gate.
 
     A run that acted and derived no gate failed: nothing shown is not a pass. A rehearsal (see
-    ``gates.is_rehearsal``) never gets further than *rehearsal passed*.
+    ``gates.is_rehearsal``) never gets further than *rehearsal passed*;
+    the real thing is a *soak passed* if ``soak`` is what was tried, else plainly *passed*.
     """
     if fault:
         return Verdict.FAULT
@@ -68,4 +75,6 @@ def verdict(
         return Verdict.DRY_RUN_ONLY
     if not gates or not all(gate.passed for gate in gates):
         return Verdict.FAILED
-    return Verdict.REHEARSAL_PASSED if rehearsal else Verdict.SOAK_PASSED
+    if rehearsal:
+        return Verdict.REHEARSAL_PASSED
+    return Verdict.SOAK_PASSED if soak else Verdict.PASSED

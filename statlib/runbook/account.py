@@ -75,14 +75,18 @@ def _lead(conclusion: Conclusion) -> str:
             return "The run acted, but left no captures that a gate could be derived from."
         case Verdict.FAILED:
             return f"{len(failed)} of {len(conclusion.gates)} gates failed: {', '.join(gate.title for gate in failed)}."
-        case Verdict.SOAK_PASSED | Verdict.REHEARSAL_PASSED:
+        case ended if ended.passing:
             return f"All {len(conclusion.gates)} gates held."
         case _:
             return "No gate was derived, because the run did not get that far."
 
 
 def _rehearsal(conclusion: Conclusion) -> str:
-    return "the window was shorter than seven days, or the clock was advanced" if conclusion.rehearsal else ""
+    if not conclusion.rehearsal:
+        return ""
+    if not conclusion.soak:
+        return "the clock was advanced"
+    return "the window was shorter than seven days, or the clock was advanced"
 
 
 def _next_steps(runbook: Runbook, folder: RunFolder, conclusion: Conclusion) -> Iterator[page.NextStep]:

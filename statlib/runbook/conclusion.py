@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from statlib.evidence.capture_reader import CaptureReader
+from statlib.evidence.derivation import derive
 from statlib.evidence.entries import Entry, EntryKind, StepOutcome, open_steps
-from statlib.evidence.gates import derive_gates, is_rehearsal
 from statlib.evidence.results import GateResult
-from statlib.evidence.soak_captures import THRESHOLDS, SoakThresholds
 from statlib.evidence.verdicts import Verdict, verdict
-from statlib.kernel.refusals import Refusal
 from statlib.runbook.steps import INTERRUPTED
 
 RESUME_REMEDY = "Run it again: what was done is known from durable state and is not repeated."
@@ -52,12 +50,13 @@ class Halted:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """``gates`` are derived only if nothing halted the run and it was allowed to act."""
+    """``gates`` are derived only if nothing halted the run and it was allowed to act; ``soak``: they are a soak's."""
 
     verdict: Verdict
     gates: tuple[GateResult, ...] = ()
     halted: Halted | None = None
     rehearsal: bool = False
+    soak: bool = False
 
 
 def conclude(entries: Sequence[Entry], captures: CaptureReader, ending: Ending, *, applied: bool) -> Conclusion:
@@ -67,13 +66,11 @@ def conclude(entries: Sequence[Entry], captures: CaptureReader, ending: Ending, 
         return Conclusion(halted.verdict, halted=halted)
     if not applied:
         return Conclusion(Verdict.DRY_RUN_ONLY)
-    try:
-        thresholds = captures.document(THRESHOLDS, SoakThresholds)
-    except Refusal:
-        return Conclusion(verdict((), rehearsal=True, applied=True))
-    gates = derive_gates(captures, thresholds)
-    rehearsal = is_rehearsal(captures, thresholds)
-    return Conclusion(verdict(gates, rehearsal=rehearsal, applied=True), gates, rehearsal=rehearsal)
+    derived = derive(captures, entries)
+    ended = verdict(derived.gates, rehearsal=derived.rehearsal, applied=True, soak=derived.soak)
+    if not derived.gates:
+        return Conclusion(ended)
+    return Conclusion(ended, derived.gates, rehearsal=derived.rehearsal, soak=derived.soak)
 
 
 def _halted(entries: Sequence[Entry], ending: Ending) -> Halted | None:

@@ -26,6 +26,7 @@ def open_record(journal: Journal, folder: RunFolder, parameters: RunbookParamete
             parameters=plain,
             apply=may_act(parameters),
             deployment=settings.deployment,
+            clock_offset_ms=journal.clock_offset_ms,
             principal=f"{getpass.getuser()} on {socket.gethostname()}",
         )
     elif started.data["parameters"] != plain:

@@ -18,7 +18,7 @@ from statlib.evidence.bundle import seal
 from statlib.evidence.capture_reader import CaptureReader
 from statlib.evidence.captures import Captures
 from statlib.evidence.closing import close_run
-from statlib.evidence.entries import EntryKind, StepOutcome, open_steps
+from statlib.evidence.entries import CLOCK_OFFSET, EntryKind, StepOutcome, open_steps
 from statlib.evidence.journal import Journal
 from statlib.evidence.verdicts import Verdict
 from statlib.kernel.refusals import Fault
@@ -101,6 +101,8 @@ def environment_facts() -> Mapping[str, str]:
 
 
 def _record(journal: Journal, folder: RunFolder, ending: Ending, *, applied: bool) -> Conclusion:
+    if offset_ms := journal.clock_offset_ms:
+        journal.append(EntryKind.Note, text=f"the clock was advanced by {offset_ms} ms", **{CLOCK_OFFSET: offset_ms})
     entries = journal.entries
     conclusion = conclude(entries, CaptureReader(folder.evidence, entries), ending, applied=applied)
     if (halted := conclusion.halted) is not None:

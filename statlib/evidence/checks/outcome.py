@@ -7,15 +7,14 @@ from html.parser import HTMLParser
 
 from pydantic import ValidationError
 
-from statlib.evidence import soak_captures as soak
 from statlib.evidence.bundle import HEAD_META, VERDICT_META, Bundle, Statement, journaled_gates
 from statlib.evidence.capture_reader import CaptureReader
+from statlib.evidence.derivation import Derivation, derive
 from statlib.evidence.entries import Entry, EntryKind, StepOutcome
 from statlib.evidence.findings import Check, Finding
-from statlib.evidence.gates import derive_gates, is_rehearsal
 from statlib.evidence.results import GateResult
+from statlib.evidence.soak_captures import THRESHOLDS
 from statlib.evidence.verdicts import Verdict, verdict
-from statlib.kernel.refusals import Refusal
 
 
 def declared_verdict(entries: Sequence[Entry]) -> Verdict | None:
@@ -33,26 +32,22 @@ def check_outcome(bundle: Bundle, entries: tuple[Entry, ...], statement: Stateme
     if declared is None and entries and entries[-1].kind is EntryKind.RunClosed:
         yield Finding(Check.VERDICT, journal, f"closes with {entries[-1].data['verdict']!r}, which is no verdict")
     captures = CaptureReader(bundle.evidence, entries)
-    try:
-        thresholds = captures.document(soak.THRESHOLDS, soak.SoakThresholds)
-        derived, rehearsal = derive_gates(captures, thresholds), is_rehearsal(captures, thresholds)
-    except Refusal as refusal:
-        derived, rehearsal = (), True
-        if declared is None or declared.by_gates:
-            yield Finding(Check.GATES, f"evidence/captures/{soak.THRESHOLDS}.json", f"no gate is derived: {refusal}")
+    derived = derive(captures, entries)
+    if derived.why_none and (declared is None or declared.by_gates):
+        yield Finding(Check.GATES, f"evidence/captures/{THRESHOLDS}.json", f"no gate is derived: {derived.why_none}")
     try:
         recorded = journaled_gates(entries)
     except ValidationError:
         recorded = ()
         yield Finding(Check.GATES, journal, "holds a GateDerived entry that is no gate")
     if recorded or declared is None or declared.by_gates:
-        yield from _differences(derived, recorded, journal)
+        yield from _differences(derived.gates, recorded, journal)
     if statement is not None:
         yield from _differences(recorded, statement.predicate.gates, manifest)
         if declared is not None and statement.predicate.verdict is not declared:
             yield _stated(manifest, statement.predicate.verdict, declared)
     if declared is not None:
-        yield from _unfounded(entries, declared, derived, rehearsal, journal)
+        yield from _unfounded(entries, declared, derived, journal)
 
 
 def check_report(bundle: Bundle, statement: Statement | None, declared: Verdict | None) -> Iterator[Finding]:
@@ -98,12 +93,10 @@ def _differences(due: Sequence[GateResult], stated: Sequence[GateResult], where:
         yield Finding(Check.GATES, f"gate {key}", f"is stated in {where} and cannot be derived")
 
 
-def _unfounded(
-    entries: Sequence[Entry], declared: Verdict, derived: Sequence[GateResult], rehearsal: bool, where: str
-) -> Iterator[Finding]:
+def _unfounded(entries: Sequence[Entry], declared: Verdict, derived: Derivation, where: str) -> Iterator[Finding]:
     applied = bool(entries[0].data.get("apply"))
     if declared.by_gates or declared is Verdict.DRY_RUN_ONLY:
-        due = verdict(derived, rehearsal=rehearsal, applied=applied)
+        due = verdict(derived.gates, rehearsal=derived.rehearsal, applied=applied, soak=derived.soak)
         if due is not declared:
             yield _stated(where, declared, due)
     elif declared is Verdict.REFUSED and not _refused(entries):

@@ -22,6 +22,7 @@ class Look:
 
 
 LOOKS: Mapping[Verdict, Look] = {
+    Verdict.PASSED: Look(shapes.PASSED, "What held"),
     Verdict.SOAK_PASSED: Look(shapes.PASSED, "What held"),
     Verdict.REHEARSAL_PASSED: Look(shapes.REHEARSED, "What held"),
     Verdict.DRY_RUN_ONLY: Look(shapes.DRY, "What a run would do"),

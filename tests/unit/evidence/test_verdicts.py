@@ -43,6 +43,14 @@ def test_gates_decide_a_run_that_went_to_its_end(
     assert verdict([gate(passed) for passed in gates], rehearsal=rehearsal, applied=applied) is due
 
 
+@pytest.mark.parametrize(
+    ("passed", "rehearsal", "due"),
+    [(True, False, Verdict.PASSED), (True, True, Verdict.REHEARSAL_PASSED), (False, False, Verdict.FAILED)],
+)
+def test_an_ordinary_operation_is_never_called_a_soak(passed: bool, rehearsal: bool, due: Verdict) -> None:
+    assert verdict([gate(passed)], rehearsal=rehearsal, applied=True, soak=False) is due
+
+
 @pytest.mark.parametrize(("fault", "interrupted", "refused"), [c for c in product((False, True), repeat=3) if any(c)])
 @pytest.mark.parametrize("applied", [False, True])
 def test_the_worse_cause_wins_over_passed_gates(fault: bool, interrupted: bool, refused: bool, applied: bool) -> None:
@@ -53,6 +61,7 @@ def test_the_worse_cause_wins_over_passed_gates(fault: bool, interrupted: bool, 
 
 def test_exit_codes_are_the_documented_ones() -> None:
     assert {str(ended): ended.exit_code for ended in Verdict} == {
+        "passed": 0,
         "soak passed": 0,
         "rehearsal passed": 0,
         "failed": 3,

@@ -329,7 +329,7 @@ def sample(verdict: Verdict, *, points: int = 60, seconds: float = 1.0) -> Repor
         version="0.1.0",
         sample_notice="Sample: every number is invented",
     )  # fmt: skip
-    if verdict is Verdict.SOAK_PASSED:
+    if verdict in (Verdict.PASSED, Verdict.SOAK_PASSED):
         return replace(
             base, rehearsal="", highlights=(Highlight("Saves confirmed", 2_825, "", "in 3,012 submissions"),)
         )
@@ -354,6 +354,7 @@ def sample(verdict: Verdict, *, points: int = 60, seconds: float = 1.0) -> Repor
 
 
 LEADS = {
+    Verdict.PASSED: "The gate is open, and every family is served and exact.",
     Verdict.SOAK_PASSED: "Every count stayed exact for seven days, every save is accounted for, and growth stayed within its bound.",
     Verdict.REHEARSAL_PASSED: "Every count stayed exact, every save is accounted for, and nothing fell behind.",
     Verdict.FAILED: "Two comparisons differed while the primary stepped down, and receipts grew faster than allowed. No save was lost or applied twice.",
@@ -375,6 +376,7 @@ HALTS = {
     ),
 }  # fmt: skip
 NEXT = {
+    Verdict.PASSED: (NextStep("Undo it, if need be.", "", "statlib runbook run narrow_gate_close"),),
     Verdict.SOAK_PASSED: (NextStep("Keep this folder.", "It is the evidence.", "statlib evidence verify ."),),
     Verdict.REHEARSAL_PASSED: (
         NextStep("Nothing to roll back.", "The project serves its statistics."),
