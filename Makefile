@@ -51,7 +51,7 @@ pins: $(DEV) ## Resolve constraints.txt anew.
 
 lab: $(RUN) ## Start the embedded replica set and JupyterLab on it.
 	@$(BIN)/statlib up
-	STATLIB_CONFIG="$(CURDIR)/.statlib/statlib.toml" $(BIN)/jupyter lab
+	STATLIB_CONFIG="$(CURDIR)/.statlib/statlib.toml" STATLIB_ARCHIVE="$(CURDIR)/reports" $(BIN)/jupyter lab
 
 dev: $(DEV) ## Make the virtual environment with everything in it.
 
