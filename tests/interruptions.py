@@ -81,6 +81,7 @@ def host_with(settings: Settings, *listeners: CommandListener, app_name: str) ->
         tzinfo=UTC,
         w="majority",
         readConcernLevel="majority",
+        heartbeatFrequencyMS=500,  # a server that an injected error made unknown is found again soon
         event_listeners=[CommandCounter(), *listeners],
     )
     try:

@@ -17,6 +17,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import Context
 from typing import TypeVar
 
 import pymongo
@@ -34,6 +35,7 @@ T = TypeVar("T")
 Body = Callable[[ClientSession], T]
 
 COMMIT_RETRIES_MAX = 3
+CLEAN_UP_S = 2.0  # for ending a transaction that will not be committed, on top of the caller's deadline
 _TRANSIENT = "TransientTransactionError"
 _NO_SUCH_TRANSACTION = 251
 _MAJORITY = WriteConcern("majority")
@@ -69,7 +71,7 @@ def _once(mongo: Mongo, body: Body[T]) -> T:
             value = body(session)
         except BaseException:
             if session.in_transaction:
-                session.abort_transaction()
+                _beyond_the_deadline(session.abort_transaction)
             raise
         _commit(session)
         return value
@@ -102,8 +104,21 @@ def _end_on_server(session: ClientSession) -> None:
 
     A committed one is not affected. Failing to reach the server leaves that to the lifetime limit.
     """
-    with suppress(PyMongoError), pymongo.timeout(2):
-        session.client.admin.command("killSessions", [session.session_id])
+    with suppress(PyMongoError):
+        _beyond_the_deadline(lambda: session.client.admin.command("killSessions", [session.session_id]))
+
+
+def _beyond_the_deadline(clean_up: Callable[[], object]) -> None:
+    """Run a clean-up that must reach the server even if the caller's own time is over, within ``CLEAN_UP_S``.
+
+    An inner ``pymongo.timeout`` cannot outlast an outer one, so it needs a context of its own.
+    """
+
+    def bounded() -> None:
+        with pymongo.timeout(CLEAN_UP_S):
+            clean_up()
+
+    Context().run(bounded)
 
 
 def _definitely_not_committed(error: PyMongoError, *, repeated: bool) -> bool:

@@ -7,8 +7,8 @@ majority read before anything is written again, and resolving is not an attempt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,9 +52,26 @@ def save(host: Host, catalogue: AnyCatalogue, envelope: Envelope, change: Source
     return _Delivery(host, catalogue, envelope, change, envelope.digest(change.intent)).run()
 
 
+@dataclass(frozen=True, slots=True)
+class _Unanswered:
+    """A write whose result is unknown, made ``onto`` a revision. ``image``: the document that a source-only one would
+    have left; None if that is what was there before, since then somebody else's empty save looks the same."""
+
+    arm: Arm
+    onto: int
+    image: Mapping[str, Any] | None = None
+
+    def shows_in(self, loaded: Loaded) -> bool:
+        return self.image is not None and _same_image(self.image, loaded.source)
+
+    def may_have_landed(self, loaded: Loaded) -> bool:
+        """Or may land yet. A transaction leaves a receipt, and cannot land on a document that has moved on."""
+        return self.arm is Arm.SOURCE_ONLY or loaded.version == self.onto
+
+
 @dataclass
 class _Delivery:
-    """``image``: the document that a source-only write of unknown result would have left."""
+    """``unanswered``: the last write of this delivery that got no answer."""
 
     host: Host
     catalogue: AnyCatalogue
@@ -62,8 +79,7 @@ class _Delivery:
     change: SourceChange
     digest: str
     failed: list[Cause] = field(default_factory=list)
-    unknown: bool = False
-    image: Mapping[str, Any] | None = None
+    unanswered: _Unanswered | None = None
 
     @property
     def mongo(self) -> Mongo:
@@ -89,15 +105,17 @@ class _Delivery:
 
     def _once(self, loaded: Loaded) -> Saved | Cause:
         """Look, decide, and write if that is the answer. Raises Refusal for every other answer than saved."""
-        arm = choose(included=self.host.includes(self.envelope.project), control=loaded.control)
+        with self._no_false_no(loaded):
+            arm = choose(included=self.host.includes(self.envelope.project), control=loaded.control)
         answer = decide(self._situation(arm, loaded))
         if answer is Answer.SAVED:
             return self._found(arm, loaded)
         if answer is not Answer.WRITE:
             raise self._refusal(answer, loaded)
-        if len(self.failed) >= SAVE_ATTEMPTS_MAX:
-            raise self._exhausted(loaded)
-        outcome = self._attempt(arm, loaded)
+        with self._no_false_no(loaded):
+            if len(self.failed) >= SAVE_ATTEMPTS_MAX:
+                raise Refusal(SaveReason.AttemptsExhausted, self.envelope.operation_id, state=self._state(loaded))
+            outcome = self._attempt(arm, loaded)
         if isinstance(outcome, Committed):
             return self._saved(arm, outcome)
         telemetry.count("saves.failed_attempts", cause=outcome, arm=arm)
@@ -115,9 +133,19 @@ class _Delivery:
             position=position,
             evidenced=gate_open and loaded.opening == self.envelope.opening,
             evidence=loaded.trail.evidence(self.envelope, self.digest) if loaded.trail else Evidence.NONE,
-            unknown=self.unknown,
-            image_matches=self.image is not None and _same_image(self.image, loaded.source),
+            unknown=self.unanswered is not None,
+            image_matches=self.unanswered is not None and self.unanswered.shows_in(loaded),
         )
+
+    @contextmanager
+    def _no_false_no(self, loaded: Loaded) -> Iterator[None]:
+        """Nothing is refused as not saved while a write of this delivery may be, or become, exactly that save."""
+        try:
+            yield
+        except Refusal as refusal:
+            if self.unanswered is None or not self.unanswered.may_have_landed(loaded):
+                raise
+            raise self._refusal(Answer.UNRESOLVED, loaded) from refusal
 
     def _attempt(self, arm: Arm, loaded: Loaded) -> Committed | Cause:
         remaining_s = PRE_WRITE_DEADLINE_S - (self.mongo.clock.monotonic() - loaded.read_at)
@@ -142,8 +170,7 @@ class _Delivery:
         except PyMongoError as error:
             if not _may_have_applied(error):
                 raise Fault("the save was not accepted by the server") from error
-            self.unknown = True
-            self.image = {**loaded.source, **fields, "Audit": {**loaded.source["Audit"], "Version": loaded.version + 1}}
+            self.unanswered = _Unanswered(Arm.SOURCE_ONLY, loaded.version, _image(loaded, fields))
             return Cause.UNKNOWN
         return Committed(loaded.version + 1) if written else Cause.SOURCE
 
@@ -162,7 +189,7 @@ class _Delivery:
             if refusal.reason is MongoReason.Contended:
                 return progress.cause
             if refusal.reason is MongoReason.CommitOutcomeUnknown:
-                self.unknown = True
+                self.unanswered = _Unanswered(Arm.TRANSACTIONAL, loaded.version)
                 return Cause.UNKNOWN
             raise
         except PyMongoError as error:
@@ -173,11 +200,13 @@ class _Delivery:
     def _load_again(self) -> Loaded:
         try:
             return load_again(self.mongo, self.catalogue, self.envelope)
-        except PyMongoError as error:
-            if self.unknown:
+        except (PyMongoError, Refusal) as error:
+            if self.unanswered is not None:
                 raise Refusal(
                     SaveReason.StatisticsOperationUnresolved, "the server cannot be asked what became of the write"
                 ) from error
+            if isinstance(error, Refusal):
+                raise
             raise Fault("the document cannot be read", remedy="Check that the replica set has a primary.") from error
 
     def _saved(self, arm: Arm, committed: Committed) -> Saved:
@@ -198,7 +227,7 @@ class _Delivery:
             operation_id=self.envelope.operation_id,
             namespace=self.envelope.namespace,
             arm=arm,
-            duplicate=not self.unknown,
+            duplicate=self.unanswered is None,
             leaves_receipt=receipt is not None,
             revision_after=receipt.committed_source_after_revision if receipt else loaded.version,
             failed_attempts=tuple(self.failed),
@@ -212,11 +241,6 @@ class _Delivery:
         }[answer]
         return Refusal(reason, self.envelope.operation_id, state=self._state(loaded))
 
-    def _exhausted(self, loaded: Loaded) -> Refusal:
-        """A definite no, unless a source-only write is still on its way: then nobody can know yet."""
-        reason = SaveReason.StatisticsOperationUnresolved if self.image is not None else SaveReason.AttemptsExhausted
-        return Refusal(reason, self.envelope.operation_id, state=self._state(loaded))
-
     def _state(self, loaded: Loaded) -> dict[str, Any]:
         return {
             "expected": self.envelope.expected,
@@ -227,6 +251,12 @@ class _Delivery:
 
 def _may_have_applied(error: PyMongoError) -> bool:
     return error.timeout or isinstance(error, ConnectionFailure | WriteConcernError | ExecutionTimeout)
+
+
+def _image(loaded: Loaded, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if _same_image({**loaded.source, **fields}, loaded.source):
+        return None
+    return {**loaded.source, **fields, "Audit": {**loaded.source["Audit"], "Version": loaded.version + 1}}
 
 
 def _same_image(image: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
