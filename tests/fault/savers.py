@@ -205,19 +205,22 @@ def _await(pid: int, alive: dict[int, int]) -> dict[str, Any]:
     return {"pid": pid, "condition": Condition.ANSWERED.value, "answer": answer or "crashed"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Signalling:
-    """A change that signals its own process whenever it is applied: after the deadline was looked at."""
+    """A change that signals its own process when it is first applied: after the deadline was looked at."""
 
     change: ScreeningChange
     signal: int
+    signalled: bool = False
 
     @property
     def intent(self) -> Any:
         return self.change.intent
 
     def apply(self, source: Document, context: Document, envelope: Envelope) -> SourceWrite:
-        os.kill(os.getpid(), self.signal)
+        if not self.signalled:
+            self.signalled = True
+            os.kill(os.getpid(), self.signal)
         return self.change.apply(source, context, envelope)
 
 
