@@ -12,6 +12,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 DATA ?=
+ARGS ?=
 RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
 NOTEBOOKS := $(wildcard notebooks/*.ipynb runbooks/*.ipynb)
@@ -20,13 +21,14 @@ help: ## Show this.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make soak DATA=folder replays a recorded review instead of the simulated one."
+	@echo "  make test ARGS='tests/unit -x' runs what pytest is told to, without coverage."
 	@echo "  STATLIB_TEST_DATA=folder make test also tests on the recorded reviews in folder."
 
 soak: $(RUN) ## Replay a review against the embedded replica set, archive the report and verify it.
 	@PWD_OF_CALLER="$(PWD)" tools/soak $(BIN) "$(DATA)"
 
 test: $(DEV) ## Run every test, with branch coverage; no module may fall under its floor.
-	@tools/test $(BIN)
+	@tools/test $(BIN) $(ARGS)
 
 check: $(DEV) ## Lint, types, contracts, tidiness, and whether generated pages are fresh.
 	$(BIN)/ruff check
