@@ -1,51 +1,64 @@
 """The boundary's HTTP app.
 
-Every route names the capability it needs; there is none without. A refusal is answered with its own status and the
-current state; an unexpected fault with a correlation id and no detail, because free text from a database may hold
-anything.
+Default deny: every route declares the capability that it needs, and one that does not cannot be registered, here or
+later. Documentation pages and redirects are off; the contract itself is a route like any other.
 """
 
 from __future__ import annotations
 
-import logging
-from uuid import uuid4
-
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 from statlib import __version__
-from statlib.admin.reasons import AdminReason
-from statlib.admin.routes import router
-from statlib.admin.tokens import Tokens
-from statlib.kernel.refusals import Refusal
+from statlib.admin import record_routes, routes, runs
+from statlib.admin.answers import answer
+from statlib.admin.authentication import Authentication
+from statlib.admin.edge import Edge
+from statlib.admin.operations import Operations
+from statlib.admin.requests import GuardedRoute
+from statlib.passes.operations import initialise_records
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.hosts import Host
 
-_log = logging.getLogger("statlib.admin")
 
-
-def create_app(host: Host, catalogue: AnyCatalogue, tokens: Tokens) -> FastAPI:
+def create_app(host: Host, catalogue: AnyCatalogue, authentication: Authentication) -> FastAPI:
     """The app of one deployment. ``host`` is the registered process that carries operations out."""
-    app = FastAPI(title="statlib admin boundary", version=__version__)
+    initialise_records(host.mongo)
+    app = FastAPI(
+        title="statlib admin boundary",
+        version=__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.router.route_class = GuardedRoute
     app.state.host = host
     app.state.catalogue = catalogue
-    app.state.tokens = tokens
-    app.include_router(router)
-
-    @app.exception_handler(Refusal)
-    def refused(_: Request, refusal: Refusal) -> Response:
-        return JSONResponse(refusal.as_wire(), status_code=refusal.reason.http_status)
-
-    @app.exception_handler(RequestValidationError)
-    def invalid(_: Request, error: RequestValidationError) -> Response:
-        wrong = "; ".join(f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors())
-        return refused(_, Refusal(AdminReason.RequestInvalid, wrong))
-
-    @app.exception_handler(Exception)
-    def fault(request: Request, error: Exception) -> Response:
-        correlation = uuid4().hex
-        _log.error("fault %s in %s %s", correlation, request.method, request.url.path, exc_info=error)
-        return JSONResponse({"fault": "unexpected", "correlation": correlation}, status_code=500)
-
+    app.state.authentication = authentication
+    app.state.operations = Operations(host.mongo)
+    for rules in (routes.rules, runs.rules, record_routes.rules):
+        rules.add_to(app)
+    app.add_middleware(Edge)
+    app.add_exception_handler(HTTPException, _unrouted)
+    require_guarded(app)
     return app
+
+
+def require_guarded(app: FastAPI) -> None:
+    """LookupError if any route was put in past the rules."""
+    for route in app.routes:
+        if not isinstance(route, GuardedRoute):
+            raise LookupError(  # noqa: TRY004 - what is missing is its rule
+                f"{getattr(route, 'path', route)} is not guarded: declare it with Rules.route"
+            )
+
+
+def guarded_routes(app: FastAPI) -> list[GuardedRoute]:
+    """Every route of the app."""
+    require_guarded(app)
+    return [route for route in app.routes if isinstance(route, GuardedRoute)]
+
+
+def _unrouted(request: Request, error: Exception) -> Response:
+    return answer(request, error)

@@ -5,6 +5,7 @@
     evidence/journal.jsonl
     evidence/captures/*
     manifest.json               an in-toto Statement (v1) whose subjects are all files above, and any other
+    manifest.dsse.json          of a signed run: the signature over the manifest (see ``envelope``)
     manifest.sha256             one line, as `sha256sum --check` reads it
 
 Invariant: ``manifest.sha256`` is written last, so a folder that has it was sealed whole; a crash before that is
@@ -14,10 +15,10 @@ sealed again from the start.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -49,6 +50,23 @@ class Subject(_Stored):
     digest: Digest
 
 
+class KeyFigure(_Stored):
+    """One number that a run is remembered by. What the runbook said; verification does not derive it again."""
+
+    label: str
+    value: float
+    unit: str = ""
+
+
+class Signs(Protocol):
+    """What seals with a signature (``signing.SigningKey``)."""
+
+    @property
+    def key_id(self) -> str: ...
+
+    def envelope(self, manifest: bytes) -> bytes: ...
+
+
 class RunEvidence(_Stored):
     """The predicate: what the files are evidence of."""
 
@@ -60,6 +78,8 @@ class RunEvidence(_Stored):
     parameters: dict[str, JsonValue]
     environment: dict[str, JsonValue]
     gates: tuple[GateResult, ...]
+    signed_by: Sha256 | None = Field(default=None, description="id of the key that signs this manifest")
+    highlights: tuple[KeyFigure, ...] = Field(default=(), description="numbers that the report's first screen shows")
 
 
 class Statement(_Stored):
@@ -107,17 +127,21 @@ class Bundle:
     def manifest_digest(self) -> Path:
         return self.folder / "manifest.sha256"
 
+    @property
+    def signature(self) -> Path:
+        return self.folder / "manifest.dsse.json"
+
     def name_of(self, path: Path) -> str:
         return path.relative_to(self.folder).as_posix()
 
     def files(self) -> Iterator[Path]:
-        """Everything in the folder that is no folder, in no order, except the two files of the manifest.
+        """Everything in the folder that is no folder, in no order, except the files of the manifest itself.
         Links are given as links and never followed."""
         for root, folders, names in os.walk(self.folder, followlinks=False):
             here = Path(root)
             linked = [name for name in folders if (here / name).is_symlink()]
             for path in (here / name for name in [*names, *linked]):
-                if path not in {self.manifest, self.manifest_digest}:
+                if path not in {self.manifest, self.signature, self.manifest_digest}:
                     yield path
 
 
@@ -128,8 +152,10 @@ def seal(
     environment: Mapping[str, Json],
     verdict: Verdict,
     journal_head: str,
+    highlights: Sequence[KeyFigure] = (),
+    key: Signs | None = None,
 ) -> Statement:
-    """Write the manifest over a finished run; gates are taken from the closed journal.
+    """Write the manifest over a finished run, signed if there is a key; gates are taken from the closed journal.
 
     Refuses AlreadySealed, RunNotClosed (journal open, or closed with another verdict or head than given),
     BundleIncomplete (no notebook, no report, or something that is no plain file), JournalDamaged.
@@ -152,10 +178,14 @@ def seal(
             parameters=decode(encode(parameters)),
             environment=decode(encode(environment)),
             gates=journaled_gates(entries),
+            signed_by=key.key_id if key is not None else None,
+            highlights=tuple(highlights),
         ),
     )
     content = encode(statement.model_dump(mode="json", by_alias=True))
     _write(bundle.manifest, content)
+    if key is not None:
+        _write(bundle.signature, key.envelope(content))
     _write(bundle.manifest_digest, digest_line(content))
     return statement
 
@@ -202,8 +232,9 @@ def _subjects(bundle: Bundle) -> tuple[Subject, ...]:
 
 
 def _clear_leftovers(bundle: Bundle) -> None:
-    for target in (bundle.manifest, bundle.manifest_digest):
+    for target in (bundle.manifest, bundle.signature, bundle.manifest_digest):
         _temporary(target).unlink(missing_ok=True)
+    bundle.signature.unlink(missing_ok=True)  # of a sealing that died; another key, or none, may sign now
 
 
 def _write(path: Path, content: bytes) -> None:

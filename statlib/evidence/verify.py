@@ -4,29 +4,44 @@ It believes nothing that it can derive: hashes, chain, executed cells, closed st
 stops at the first finding, because whoever reads the list wants to know what happened to the folder.
 
 Against whom: without a signature or an anchor it shows that nothing was damaged or edited piecemeal. Someone
-who rewrites journal, captures, report and manifest consistently is beyond what a folder alone can show, and
-``Verification.assurance`` says so.
+who rewrites journal, captures, report and manifest consistently is beyond what a folder alone can show. What the
+folder cannot carry is handed in: the keys that the reader trusts, and the anchors as the database holds them.
+``Verification.assurance`` says which of them there were.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from statlib.evidence.anchors import Anchor, closing
 from statlib.evidence.bundle import Bundle
+from statlib.evidence.checks.authenticity import check_anchors, check_requirements, read_signature
 from statlib.evidence.checks.captures import check_captures
 from statlib.evidence.checks.cells import check_cells
 from statlib.evidence.checks.files import check_files, read_manifest
 from statlib.evidence.checks.outcome import check_outcome, check_report, declared_verdict
 from statlib.evidence.checks.run import check_course, check_head, check_steps, read_chain
-from statlib.evidence.findings import Assurance, Check, Finding, Verification
+from statlib.evidence.envelope import TrustedKey
+from statlib.evidence.findings import Assurance, Check, Finding, Requirement, Verification
 from statlib.kernel.refusals import Refusal, SettingsReason
 
-__all__ = ["Assurance", "Check", "Finding", "Verification", "verify"]
+__all__ = ["Assurance", "Check", "Finding", "Requirement", "Verification", "verify"]
 
 
-def verify(folder: Path) -> Verification:
+def verify(
+    folder: Path,
+    *,
+    trusted: Mapping[str, TrustedKey] | None = None,
+    anchors: Sequence[Anchor] | None = None,
+    require: frozenset[Requirement] = frozenset(),
+) -> Verification:
     """Check a sealed folder. Refuses InputUnreadable if there is no such folder; every other fault of the folder
-    is a finding."""
+    is a finding.
+
+    ``trusted``: public keys by id. ``anchors``: every anchor that the database holds of this run; None: not asked.
+    ``require``: what must be there beyond that; a signature by a key that is not trusted does not count.
+    """
     if not folder.is_dir():
         raise Refusal(SettingsReason.InputUnreadable, f"{folder} is not a folder")
     bundle = Bundle(folder)
@@ -45,10 +60,17 @@ def verify(folder: Path) -> Verification:
     findings += check_captures(bundle, entries)
     findings += check_outcome(bundle, entries, statement)
     findings += check_report(bundle, statement, declared)
+    signature, forged = read_signature(bundle, statement, trusted or {})
+    findings += forged
+    findings += check_anchors(bundle, entries, anchors or ())
+    findings += check_requirements(bundle, require, signature, anchors)
+    anchored = None if anchors is None else closing(anchors) is not None
     return Verification(
         folder=folder,
         findings=tuple(findings),
-        assurance=Assurance.UNDAMAGED,
+        assurance=Assurance.of(signature, anchored=anchored is True),
+        signature=signature,
+        anchored=anchored,
         verdict=statement.predicate.verdict if statement is not None else None,
         journal_head=statement.predicate.journal_head if statement is not None else None,
         files=len(statement.subject) if statement is not None else 0,

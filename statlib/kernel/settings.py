@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
@@ -55,6 +56,17 @@ class AdminSettings(_Section):
     token_file: Path | None = Field(default=None, description="SHA-256-hashed tokens of this boundary")
 
 
+class EvidenceSettings(_Section):
+    """How runs are sealed, and whom the verifier trusts. Keys are files; none is ever copied into a report."""
+
+    signing_key_file: Path | None = Field(default=None, description="Ed25519 private key (PEM, mode 600); unset: unsigned")
+    trusted_keys_folder: Path | None = Field(default=None, description="public keys (*.pub) whose signatures count")
+    anchor: Literal["off", "wanted", "required"] = Field(
+        default="wanted",
+        description="record each journal's head in the database's audit; wanted: where a deployment is configured",
+    )
+
+
 class ClockSettings(_Section):
     offset_file: Path | None = Field(default=None, description="rehearsals only: milliseconds added to every clock")
 
@@ -71,6 +83,7 @@ class Settings(BaseSettings):
     mongo: MongoSettings = MongoSettings()
     statistics: StatisticsSettings = StatisticsSettings()
     admin: AdminSettings = AdminSettings()
+    evidence: EvidenceSettings = EvidenceSettings()
     clock: ClockSettings = ClockSettings()
 
     @property

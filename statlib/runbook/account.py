@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import nbformat
@@ -11,6 +12,7 @@ from statlib import __version__
 from statlib.evidence.entries import CaptureData, Entry, EntryKind, StepOutcome
 from statlib.evidence.verdicts import Verdict
 from statlib.runbook import report as page
+from statlib.runbook.anchoring import Anchored
 from statlib.runbook.archive import RunFolder
 from statlib.runbook.catalogue import Runbook
 from statlib.runbook.conclusion import Conclusion
@@ -22,6 +24,39 @@ UNSIGNED = (
     "The chain and the manifest show that nothing was damaged. They do not hold against somebody who rewrites the "
     "whole folder consistently: that takes a signature, or the head as the database recorded it."
 )
+SIGNED = (
+    "Against somebody who rewrites the whole folder the signature holds, for whoever brings the signer's public key."
+)
+ANCHORED = (
+    "Against somebody who rewrites the whole folder the journal's head holds, as the database's audit recorded it: "
+    "verify with --anchor."
+)
+SIGNED_AND_ANCHORED = (
+    "Against somebody who rewrites the whole folder two things hold: the signature, for whoever brings the signer's "
+    "public key, and the journal's head in the database's audit (--anchor)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Proofs:
+    """What holds the folder against somebody who rewrites it whole."""
+
+    signed_by: str
+    anchored: Anchored
+
+    @property
+    def anchored_in(self) -> str:
+        if (anchor := self.anchored.anchor) is None:
+            return f"nothing: {self.anchored.why}" if self.anchored.why else ""
+        return f"the database's audit, {anchor.at:%Y-%m-%d %H:%M:%S} UTC by the database's clock"
+
+    @property
+    def assurance(self) -> str:
+        if self.signed_by and self.anchored.anchor is not None:
+            return SIGNED_AND_ANCHORED
+        if self.signed_by:
+            return SIGNED
+        return ANCHORED if self.anchored.anchor is not None else UNSIGNED
 
 
 def account_for(
@@ -32,6 +67,7 @@ def account_for(
     *,
     findings: Findings,
     environment: Mapping[str, str],
+    proofs: Proofs,
 ) -> page.Report:
     """The report's content. ``entries`` is the whole journal, its RunClosed included."""
     started = next(entry for entry in entries if entry.kind is EntryKind.RunStarted)
@@ -48,7 +84,7 @@ def account_for(
         applied=started.data["apply"] is True,
         verdict=conclusion.verdict,
         lead=findings.lead or _lead(conclusion),
-        integrity=_integrity(folder, entries),
+        integrity=_integrity(folder, entries, proofs),
         subject=findings.subject,
         rehearsal=_rehearsal(conclusion),
         halt=page.Halt(halted.cause, halted.detail, halted.remedy, halted.at_step) if halted else None,
@@ -109,13 +145,20 @@ def verify_command(folder: RunFolder) -> str:
     return f"statlib evidence verify {folder.archive.name}/{folder.runbook}/{folder.name}"
 
 
-def _integrity(folder: RunFolder, entries: Sequence[Entry]) -> page.Integrity:
+def _integrity(folder: RunFolder, entries: Sequence[Entry], proofs: Proofs) -> page.Integrity:
     files = [page.BundleFile("report.html", None), page.BundleFile("notebook.ipynb", folder.notebook.stat().st_size)]
     for entry in entries:
         if entry.kind is EntryKind.Capture:
             data = CaptureData.model_validate(entry.data)
             files.append(page.BundleFile(f"evidence/{data.file}", data.size_bytes, data.sha256))
-    return page.Integrity(entries[-1].hash, verify_command(folder), UNSIGNED, files=tuple(files))
+    return page.Integrity(
+        entries[-1].hash,
+        verify_command(folder),
+        proofs.assurance,
+        signed_by=proofs.signed_by,
+        anchored_in=proofs.anchored_in,
+        files=tuple(files),
+    )
 
 
 def _timeline(entries: Sequence[Entry]) -> Iterator[page.TimelineStep]:

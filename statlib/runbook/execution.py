@@ -27,6 +27,7 @@ from statlib.runbook.parameters import RunbookParameters, plain_parameters
 from statlib.runbook.reasons import RunbookReason
 from statlib.runbook.run import RUN_FOLDER_VARIABLE
 from statlib.runbook.sealing import EndedRun, end_run
+from statlib.runbook.signing import signing_key
 
 PARAMETERS_TAG = "parameters"
 _ASSIGNED = re.compile(r"^(?P<name>[A-Za-z_]\w*)\s*(:[^=]+)?=", re.MULTILINE)
@@ -45,11 +46,12 @@ def run_headless(
     """Execute the runbook's notebook and archive the run.
 
     ``timeout_s`` bounds the whole execution. ``resume`` is the id of an unfinished run of this runbook, one whose
-    process died: its closed steps are not repeated. Refuses NotebookMalformed, ConfirmationMissing, RunNotFound,
-    RunDiffers and RunBusy before a kernel is started.
+    process died: its closed steps are not repeated. Refuses NotebookMalformed, ConfirmationMissing, KeyUnusable,
+    AnchorMissing, RunNotFound, RunDiffers and RunBusy before a kernel is started.
     """
     check_notebook(runbook)
     require_confirmation(runbook, parameters, settings)
+    signing_key(settings)
     folder = find_unfinished_run(archive, runbook.name, resume) if resume else new_run(archive, runbook.name)
     with hold_run(folder), Journal(folder.journal, clock=settings.time) as journal:
         open_record(journal, folder, parameters, settings)
@@ -66,7 +68,7 @@ def run_headless(
             stop_grace_s=stop_grace_s,
         )
         with engine.signals_held():
-            return end_run(runbook, folder, parameters, journal, ending_of(happened))
+            return end_run(runbook, folder, parameters, journal, ending_of(happened), settings=settings)
 
 
 def check_notebook(runbook: Runbook) -> None:

@@ -31,6 +31,7 @@ from statlib.runbook.look.verdicts import look_of
 from statlib.runbook.opening import open_record
 from statlib.runbook.parameters import RunbookParameters, plain_parameters
 from statlib.runbook.reasons import RunbookReason
+from statlib.runbook.signing import signing_key
 
 if TYPE_CHECKING:
     from statlib.runbook.run import Run
@@ -47,6 +48,7 @@ def take_up(runbook: str, parameters: RunbookParameters, settings: Settings) -> 
 
     So a notebook that is run again after its kernel died goes on where it was.
     """
+    signing_key(settings)
     archive = archive_folder()
     plain = plain_parameters(parameters)
     for folder in find_unfinished(archive, runbook=runbook):
@@ -63,7 +65,9 @@ def close_by_hand(run: Run[Any], *, as_it_is: bool) -> Ended:
 
     unexecuted = keep_notebook(run.folder, run.journal, as_it_is=as_it_is)
     run.journal.append(EntryKind.Note, text="The notebook closed its run.", closing=True)
-    ended = end_run(run.runbook, run.folder, run.parameters, run.journal, Ending(unexecuted=unexecuted))
+    ended = end_run(
+        run.runbook, run.folder, run.parameters, run.journal, Ending(unexecuted=unexecuted), settings=run.settings
+    )
     run.leave()
     return Ended(ended)
 

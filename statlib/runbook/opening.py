@@ -9,6 +9,7 @@ from statlib.evidence.entries import EntryKind
 from statlib.evidence.journal import Journal
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings
+from statlib.runbook.anchoring import anchor_start
 from statlib.runbook.archive import RunFolder
 from statlib.runbook.parameters import RunbookParameters, may_act, plain_parameters
 from statlib.runbook.reasons import RunbookReason
@@ -33,3 +34,4 @@ def open_record(journal: Journal, folder: RunFolder, parameters: RunbookParamete
         raise Refusal(RunbookReason.RunDiffers, f"run {folder.run_id} was started with other parameters")
     else:
         journal.append(EntryKind.Note, text="resumed after its process died")
+    anchor_start(journal, folder, settings)

@@ -22,6 +22,10 @@ class RunbookReason(Reason):
     RunNotFound = (RefusalKind.NOT_FOUND, "Give the id of a run in this archive that has not been sealed.")
     RunDiffers = (RefusalKind.CONFLICT, "Resume with the parameters of that run, or start a new one.")
     RunBusy = (RefusalKind.CONTENTION, "Wait for the process that holds the run, or stop it.")
+    AnchorMissing = (
+        RefusalKind.CONFLICT,
+        "Make the boundary reachable, or set evidence.anchor to wanted: the report then says that it is not anchored.",
+    )
     NotebookBehind = (
         RefusalKind.CONFLICT,
         "Save the notebook with every cell executed and run the last cell again, or close with as_it_is=True.",

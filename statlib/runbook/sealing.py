@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from statlib import __version__
-from statlib.evidence.bundle import seal
+from statlib.evidence.bundle import KeyFigure, seal
 from statlib.evidence.capture_reader import CaptureReader
 from statlib.evidence.captures import Captures
 from statlib.evidence.closing import close_run
@@ -22,13 +22,16 @@ from statlib.evidence.entries import CLOCK_OFFSET, EntryKind, StepOutcome, open_
 from statlib.evidence.journal import Journal
 from statlib.evidence.verdicts import Verdict
 from statlib.kernel.refusals import Fault
-from statlib.runbook.account import account_for
+from statlib.kernel.settings import Settings
+from statlib.runbook.account import Proofs, account_for
+from statlib.runbook.anchoring import anchor_close
 from statlib.runbook.archive import RunFolder
 from statlib.runbook.catalogue import Runbook
 from statlib.runbook.conclusion import Conclusion, Ending, Halted, conclude
 from statlib.runbook.findings import Findings
 from statlib.runbook.parameters import RunbookParameters, may_act, plain_parameters
 from statlib.runbook.report import render_report
+from statlib.runbook.signing import signing_key
 from statlib.runbook.steps import INTERRUPTED
 
 _NAMED_PACKAGES = ("pymongo", "papermill", "nbclient", "ipykernel")
@@ -48,7 +51,13 @@ class EndedRun:
 
 
 def end_run(
-    runbook: Runbook, folder: RunFolder, parameters: RunbookParameters, journal: Journal, ending: Ending
+    runbook: Runbook,
+    folder: RunFolder,
+    parameters: RunbookParameters,
+    journal: Journal,
+    ending: Ending,
+    *,
+    settings: Settings,
 ) -> EndedRun:
     """Conclude the run in its working folder, whose notebook is in place and which nobody else writes to any more.
 
@@ -57,7 +66,7 @@ def end_run(
     Captures(folder.evidence, journal).recover()
     conclusion = _record(journal, folder, ending, applied=may_act(parameters))
     try:
-        _seal(runbook, folder, parameters, journal, conclusion)
+        _seal(runbook, folder, parameters, journal, conclusion, settings)
     except Exception as error:
         raise Fault(
             f"run {folder.run_id} ended as {conclusion.verdict.value!r}, but could not be sealed",
@@ -66,15 +75,25 @@ def end_run(
     return EndedRun(folder.run_id, folder.publish(), conclusion)
 
 
-def _seal(
-    runbook: Runbook, folder: RunFolder, parameters: RunbookParameters, journal: Journal, conclusion: Conclusion
+def _seal(  # noqa: PLR0917 - what a seal is made of
+    runbook: Runbook,
+    folder: RunFolder,
+    parameters: RunbookParameters,
+    journal: Journal,
+    conclusion: Conclusion,
+    settings: Settings,
 ) -> None:
+    key = signing_key(settings)
+    anchored = anchor_close(journal, folder, settings)
     entries = journal.entries
     findings = Findings()
     if runbook.findings is not None:
         findings = runbook.findings(CaptureReader(folder.evidence, entries), parameters)
     environment = {**environment_facts(), **findings.environment}
-    report = account_for(runbook, folder, entries, conclusion, findings=findings, environment=environment)
+    proofs = Proofs(signed_by=f"the key {key.key_id}" if key else "", anchored=anchored)
+    report = account_for(
+        runbook, folder, entries, conclusion, findings=findings, environment=environment, proofs=proofs
+    )
     folder.report.write_text(render_report(report), encoding="utf-8")
     seal(
         folder.working,
@@ -82,6 +101,8 @@ def _seal(
         environment=environment,
         verdict=conclusion.verdict,
         journal_head=journal.head,
+        highlights=tuple(KeyFigure(label=one.label, value=one.value, unit=one.unit) for one in findings.highlights),
+        key=key,
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from statlib.evidence import soak_captures as soak
-from statlib.evidence.bundle import HEAD_META, VERDICT_META, seal
+from statlib.evidence.bundle import HEAD_META, VERDICT_META, Signs, seal
 from statlib.evidence.capture_reader import CaptureReader
 from statlib.evidence.captures import Captures
 from statlib.evidence.closing import close_run
@@ -207,7 +207,7 @@ class Story:
     verdict: Verdict | None = None
 
 
-def leave_bundle(folder: Path, story: Story) -> Path:
+def leave_bundle(folder: Path, story: Story, *, key: Signs | None = None) -> Path:
     """Tell ``story`` through the real writers, and seal it."""
     parameters = {"apply": story.apply, "duration_s": 60, "large": 1e17}
     evidence = folder / "evidence"
@@ -236,5 +236,5 @@ def leave_bundle(folder: Path, story: Story) -> Path:
         head = close_run(journal, gates=gates, verdict=ended)
     write_notebook(folder / "notebook.ipynb")
     write_report(folder / "report.html", ended, head)
-    seal(folder, parameters=parameters, environment={"python": "3.11"}, verdict=ended, journal_head=head)
+    seal(folder, parameters=parameters, environment={"python": "3.11"}, verdict=ended, journal_head=head, key=key)
     return folder
