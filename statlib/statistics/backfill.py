@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from statlib.kernel.cancellation import require_not_cancelled
 from statlib.kernel.refusals import Refusal
 from statlib.mongo.connection import Mongo
 from statlib.mongo.reasons import MongoReason
@@ -51,6 +52,7 @@ def _rebuild_within_budget(
     require_rebuildable(host, catalogue, project, family)  # what is refused must leave no bootstrap point either
     _record_bootstrap_point(host.mongo, project, family)
     for races_lost in range(REBUILD_RETRIES_MAX + 1):
+        require_not_cancelled()
         try:
             return rebuild(host, catalogue, project, family, force=force), races_lost
         except Refusal as refusal:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from statlib.kernel.cancellation import require_not_cancelled
 from statlib.mongo.transactions import snapshot
 from statlib.statistics.authoritative import PinnedReads
 from statlib.statistics.bounds import PARITY_DIFFERENCES_MAX
@@ -49,6 +50,7 @@ def compare(host: Host, catalogue: AnyCatalogue, project: UUID, families: Iterab
 
 def _compare(host: Host, catalogue: AnyCatalogue, project: UUID, family: str) -> Comparison:
     host.require_open()
+    require_not_cancelled()
     asked: Mapping[str, None] = {family: None}
     with snapshot(host.mongo) as session:
         reads = PinnedReads(host.mongo, session)

@@ -16,6 +16,7 @@ from uuid import UUID
 from pymongo.client_session import ClientSession
 from pymongo.errors import DuplicateKeyError
 
+from statlib.kernel.cancellation import require_not_cancelled
 from statlib.kernel.identifiers import new_token
 from statlib.kernel.refusals import Refusal
 from statlib.mongo.connection import Mongo
@@ -68,6 +69,7 @@ def rebuild(
     with _leases(mongo, project, family, wanted) as leases:
         candidate = _admit(mongo, catalogue, project, family, leases)
         try:
+            require_not_cancelled()
             return _calculate_and_publish(mongo, catalogue, project, _Try(family, wanted, leases, candidate, force))
         except BaseException:
             _withdraw(mongo, project, family, candidate)
@@ -115,6 +117,7 @@ def _calculate_and_publish(mongo: Mongo, catalogue: AnyCatalogue, project: UUID,
     if current and not todo:  # nothing rests on the clocks, so no save may make this try lose
         _withdraw(mongo, project, this.family, this.candidate)
         return Rebuilt(this.family, (), current, ())
+    require_not_cancelled()
     publish(
         mongo,
         catalogue,
