@@ -1,11 +1,13 @@
 """Audit and idempotency of operators' actions.
 
 The change and its audit record commit together: an operation receives an ``Action`` and inserts its record in its
-own transaction. Repeating an accepted request returns its first outcome; a refused one may be tried again.
+own transaction. Repeating an accepted request returns its first outcome; a refused one may be tried again. Attempts
+without valid credentials have no principal, so they are only counted: one document a minute, however many.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from bson import ObjectId
+from pymongo import ASCENDING, IndexModel
 from pymongo.client_session import ClientSession
 
 from statlib.kernel.digests import digest
@@ -24,6 +27,15 @@ AUDIT = "pmProjectStatisticsAdminAudit"
 REQUEST = "pmProjectStatisticsAdminRequest"
 
 
+INDEXES = {
+    AUDIT: [
+        IndexModel([("ObservedAtUtc", ASCENDING), ("_id", ASCENDING)]),
+        IndexModel([("RunId", ASCENDING), ("ObservedAtUtc", ASCENDING), ("_id", ASCENDING)]),
+    ],
+    REQUEST: [IndexModel([("ObservedAtUtc", ASCENDING)])],
+}
+
+
 class RequestReason(Reason):
     """Refusals of a repeated request."""
 
@@ -33,12 +45,18 @@ class RequestReason(Reason):
 class Outcome(StrEnum):
     INTENDED = "Intended"  # work of several transactions was begun; its outcome follows, or it died
     ACCEPTED = "Accepted"
+    REPLAYED = "Replayed"  # accepted before; its first outcome was returned and nothing was done
     REJECTED = "Rejected"
+    UNRESOLVED = "Unresolved"  # it cannot be known whether it was carried out
+    FAILED = "Failed"  # an unexpected fault; the log has its correlation id
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Who does what to what, under which request id. ``payload``: JSON values that the request consists of."""
+    """Who does what to what, under which request id. ``payload``: JSON values that the request consists of.
+
+    ``route`` is the route template of a request that came over HTTP, ``run`` the runbook's run that it belongs to.
+    """
 
     principal: str
     authority: str
@@ -46,12 +64,14 @@ class Action:
     target: str
     request_id: str
     payload: Mapping[str, Any]
+    route: str = ""
+    run: str = ""
 
     @property
     def key(self) -> dict[str, str]:
         return {
             "Principal": self.principal,
-            "Action": self.action,
+            "Route": self.route or self.action,
             "Target": self.target,
             "RequestId": self.request_id,
         }
@@ -69,11 +89,13 @@ class AuditRecord(Stored):
     action: str
     target: str
     request_id: str
+    run_id: str = ""
     payload: dict[str, Any]
     outcome: Outcome
     reason: str | None = None
     before: dict[str, Any]
     after: dict[str, Any]
+    generation: int | None = None
     observed_at_utc: UtcTime
 
 
@@ -91,9 +113,13 @@ def accept(
     before: Mapping[str, Any],
     after: Mapping[str, Any],
     now: datetime,
+    generation: int | None = None,
 ) -> None:
-    """Record an accepted action, and its outcome under its request id, in the transaction that carries it out."""
-    record = _record(action, Outcome.ACCEPTED, None, before, after, now)
+    """Record an accepted action, and its outcome under its request id, in the transaction that carries it out.
+
+    ``generation``: the opening, epoch or lease generation that the change brought about.
+    """
+    record = _record(action, Outcome.ACCEPTED, None, before, after, now, generation)
     mongo.collection(AUDIT).insert_one({"_id": ObjectId(), **record.to_bson()}, session=session)
     remembered = {"_id": action.key, "Digest": action.digest, "Outcome": dict(after), "ObservedAtUtc": now}
     mongo.collection(REQUEST).insert_one(remembered, session=session)
@@ -101,8 +127,36 @@ def accept(
 
 def reject(mongo: Mongo, action: Action, refusal: Refusal, *, now: datetime) -> None:
     """Record a refused action on its own: there is no change to commit it with."""
-    record = _record(action, Outcome.REJECTED, refusal.reason.name, {}, refusal.state, now)
+    unresolved = refusal.reason.kind is RefusalKind.UNRESOLVED
+    outcome = Outcome.UNRESOLVED if unresolved else Outcome.REJECTED
+    record = _record(action, outcome, refusal.reason.name, {}, refusal.state, now)
     mongo.collection(AUDIT).insert_one({"_id": ObjectId(), **record.to_bson()})
+
+
+def note_replay(mongo: Mongo, action: Action, earlier: Mapping[str, Any], *, now: datetime) -> None:
+    """Record that an accepted request came again."""
+    record = _record(action, Outcome.REPLAYED, None, {}, earlier, now)
+    mongo.collection(AUDIT).insert_one({"_id": ObjectId(), **record.to_bson()})
+
+
+def note_failure(mongo: Mongo, action: Action, correlation: str, *, now: datetime) -> None:
+    """Record that an action ended in an unexpected fault; what it did is for the log to tell."""
+    record = _record(action, Outcome.FAILED, None, {}, {"correlation": correlation}, now)
+    mongo.collection(AUDIT).insert_one({"_id": ObjectId(), **record.to_bson()})
+
+
+def count_unauthenticated(mongo: Mongo, reason: Reason, *, now: datetime) -> None:
+    """Count an attempt without valid credentials. Nothing of what was sent is kept."""
+    minute = now.replace(second=0, microsecond=0)
+    anonymous = Action("anonymous", "none", "unauthenticated", "boundary", minute.isoformat(), {})
+    record = _record(anonymous, Outcome.REJECTED, reason.name, {}, {}, minute).to_bson()
+    del record["After"]
+    identity = ObjectId(hashlib.sha256(f"unauthenticated {minute.isoformat()}".encode()).digest()[:12])
+    mongo.collection(AUDIT).update_one(
+        {"_id": identity},
+        {"$setOnInsert": record, "$inc": {"After.attempts": 1}, "$max": {"After.lastAtUtc": now.isoformat()}},
+        upsert=True,
+    )
 
 
 def recall(mongo: Mongo, action: Action) -> Mapping[str, Any] | None:
@@ -130,6 +184,7 @@ def _record(  # noqa: PLR0917 - one place builds the record from its parts
     before: Mapping[str, Any],
     after: Mapping[str, Any],
     now: datetime,
+    generation: int | None = None,
 ) -> AuditRecord:
     return AuditRecord(
         principal=action.principal,
@@ -137,10 +192,12 @@ def _record(  # noqa: PLR0917 - one place builds the record from its parts
         action=action.action,
         target=action.target,
         request_id=action.request_id,
+        run_id=action.run,
         payload=dict(action.payload),
         outcome=outcome,
         reason=reason,
         before=dict(before),
         after=dict(after),
+        generation=generation,
         observed_at_utc=now,
     )
