@@ -1,4 +1,9 @@
-"""Carrying out a mutating request: recalled if it was accepted before, audited whether it is accepted or not."""
+"""Carrying out a mutating request exactly once: a repeated one is answered with its first outcome.
+
+The outcome is kept in the same transaction as the change (or, for work of several transactions, with its last
+record), under a key of principal, route, target and request id. So it survives a process that dies before it could
+reply, and of two that race one is carried out and both are told the same.
+"""
 
 from __future__ import annotations
 
@@ -7,45 +12,68 @@ from typing import Any
 
 from pymongo.errors import DuplicateKeyError
 
+from statlib.admin.operations import Operations
+from statlib.kernel.cancellation import Cancellation, cancellable_by
 from statlib.kernel.refusals import Refusal
 from statlib.mongo.connection import Mongo
+from statlib.mongo.reasons import MongoReason
 from statlib.mongo.transactions import transact
-from statlib.passes.audit import Action, accept, begin, recall, reject, server_time
+from statlib.passes.audit import Action, accept, begin, note_replay, recall, server_time
 
 Wire = Mapping[str, Any]
 
 
 def in_one_transaction(mongo: Mongo, action: Action, operation: Callable[[], Wire]) -> Wire:
     """For an operation that records ``action`` in its own transaction and returns what it recorded."""
-    return _once(mongo, action, operation)
+    if (earlier := _replayed(mongo, action)) is not None:
+        return earlier
+    return _first_or_twin(mongo, action, operation)
 
 
-def in_several_transactions(mongo: Mongo, action: Action, operation: Callable[[], Wire]) -> Wire:
+def in_several_transactions(
+    mongo: Mongo,
+    operations: Operations,
+    action: Action,
+    connection: Cancellation,
+    operation: Callable[[], Wire],
+) -> Wire:
     """For work that spans transactions: the intent is recorded first, the outcome after the last of them.
 
     The operation must be safe to repeat: a process that dies in between leaves the intent, and a repeat does it again.
+    It stops between two steps when ``connection`` says so.
     """
-
-    def audited() -> Wire:
-        begin(mongo, action, now=server_time(mongo))
-        outcome = operation()
-        now = server_time(mongo)
-        transact(mongo, lambda session: accept(mongo, session, action, before={}, after=outcome, now=now))
-        return outcome
-
-    return _once(mongo, action, audited)
-
-
-def _once(mongo: Mongo, action: Action, operation: Callable[[], Wire]) -> Wire:
-    if (earlier := recall(mongo, action)) is not None:
+    if (earlier := _replayed(mongo, action)) is not None:
         return earlier
+    with operations.claimed(action, connection):
+        if (earlier := _replayed(mongo, action)) is not None:  # a twin ended while this one waited for it
+            return earlier
+        begin(mongo, action, now=server_time(mongo))
+        with cancellable_by(connection):
+            outcome = operation()
+        return _first_or_twin(mongo, action, lambda: _keep(mongo, action, outcome))
+
+
+def _keep(mongo: Mongo, action: Action, outcome: Wire) -> Wire:
+    now = server_time(mongo)
+    transact(mongo, lambda session: accept(mongo, session, action, before={}, after=outcome, now=now))
+    return outcome
+
+
+def _first_or_twin(mongo: Mongo, action: Action, operation: Callable[[], Wire]) -> Wire:
     try:
         return operation()
-    except DuplicateKeyError:
-        earlier = recall(mongo, action)  # the same request at the same time: its twin's outcome is this one's
-        if earlier is None:
-            raise
-        return earlier
+    except DuplicateKeyError as error:  # the same request at the same time
+        if (earlier := _replayed(mongo, action)) is not None:
+            return earlier
+        raise Refusal(MongoReason.Contended, "another came first") from error
     except Refusal as refusal:
-        reject(mongo, action, refusal, now=server_time(mongo))
+        settled = refusal.reason is MongoReason.CommitOutcomeUnknown and recall(mongo, action)
+        if settled:
+            return settled  # it is stored, so it was committed
         raise
+
+
+def _replayed(mongo: Mongo, action: Action) -> Wire | None:
+    if (earlier := recall(mongo, action)) is not None:
+        note_replay(mongo, action, earlier, now=server_time(mongo))
+    return earlier

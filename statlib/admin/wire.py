@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Self
+from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from statlib.admin.reasons import AdminReason
@@ -38,8 +38,11 @@ class NarrowGateRequest(Request):
     enabled: bool
 
 
+FamilyName = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z][A-Za-z0-9]*$")]
+
+
 class FamilyRequest(Request):
-    family: str
+    family: FamilyName
     force: bool = False
 
 
@@ -218,9 +221,19 @@ def parse_cursor(cursor: str) -> tuple[datetime, str]:
     """The place that ``receipt_page`` named. Refuses RequestInvalid."""
     at, _, operation_id = cursor.partition("|")
     try:
-        return datetime.fromisoformat(at), operation_id
+        return require_storable(datetime.fromisoformat(at)), operation_id
     except ValueError as error:
         raise Refusal(AdminReason.RequestInvalid, "after: not a cursor of this route") from error
+
+
+def require_storable(at: datetime) -> datetime:
+    """ValueError unless it names a zone and lies in years that every database and client can hold."""
+    if at.tzinfo is None or not 1970 < at.year < 9000:
+        raise ValueError("a time names its zone and lies between 1971 and 8999")
+    return at
+
+
+Instant = Annotated[datetime, AfterValidator(require_storable)]
 
 
 class Size(Wire):

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from statlib.kernel.clock import Clock
@@ -48,12 +48,49 @@ class StatisticsSettings(_Section):
     audit_window_s: float = Field(default=30 * 86400.0, ge=60)
 
 
+class JwtSettings(_Section):
+    """JSON Web Tokens that the boundary believes: all of issuer, audience and jwks_file, or none."""
+
+    issuer: str = Field(default="", description="the only issuer (claim iss) believed")
+    audience: str = Field(default="", description="what a token must be meant for (claim aud)")
+    jwks_file: Path | None = Field(default=None, description="the issuer's public keys (RS256, ES256 or EdDSA)")
+    capabilities_claim: str = Field(default="capabilities", min_length=1, description="the claim that names them")
+    leeway_s: float = Field(default=10.0, ge=0, le=60, description="clock skew granted to exp and nbf")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if len({bool(self.issuer), bool(self.audience), self.jwks_file is not None}) != 1:
+            raise ValueError("give issuer, audience and jwks_file together")
+        return self
+
+
 class AdminSettings(_Section):
     """The admin boundary: where it listens and whom it believes."""
 
     url: str = Field(default="", description="a deployment's boundary; empty: embedded on a loopback port")
     token: SecretStr = SecretStr("")
     token_file: Path | None = Field(default=None, description="SHA-256-hashed tokens of this boundary")
+    jwt: JwtSettings = JwtSettings()
+    audit_retention_s: float = Field(
+        default=400 * 86400.0, ge=86400, description="audit records younger than this are never pruned"
+    )
+    request_retention_s: float = Field(
+        default=30 * 86400.0, ge=86400, description="how long a repeated request id returns its first outcome"
+    )
+
+
+class ScheduleSettings(_Section):
+    """How this host runs schedules; what they run is in the schedule file."""
+
+    file: Path | None = Field(default=None, description="the schedule file; by default schedule.toml of the runbooks")
+    archive: Path = Field(default=Path("reports"), description="the folder that keeps scheduled runs of runbooks")
+    concurrency: int = Field(default=2, ge=1, le=64, description="runs at a time on this host")
+    lease_ttl_s: float = Field(default=60.0, ge=10, le=3600, description="a lost host's slot is given up after this")
+    poll_s: float = Field(default=5.0, ge=0.05, le=60, description="longest sleep between looks at the slots")
+    tolerance_s: float = Field(default=60.0, ge=1, le=86_400, description="a slot later than this counts as missed")
+    drain_s: float = Field(default=60.0, ge=0, le=86_400, description="after SIGTERM, wait this long for own runs")
+    hook_timeout_s: float = Field(default=10.0, gt=0, le=300)
+    hook_attempts: int = Field(default=5, ge=1, le=20)
 
 
 class EvidenceSettings(_Section):
@@ -83,6 +120,7 @@ class Settings(BaseSettings):
     mongo: MongoSettings = MongoSettings()
     statistics: StatisticsSettings = StatisticsSettings()
     admin: AdminSettings = AdminSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
     evidence: EvidenceSettings = EvidenceSettings()
     clock: ClockSettings = ClockSettings()
 
