@@ -26,6 +26,7 @@ EXTRA_OF_MODULE = {
     "psutil": "local",
     "tomlkit": "local",
     "fastapi": "admin",
+    "jwt": "admin",
     "uvicorn": "admin",
     "IPython": "notebooks",
     "ipykernel": "notebooks",
@@ -56,9 +57,16 @@ COMMANDS: dict[str, Entry] = {
     "down": Entry("statlib.cli.local:down", "Stop it; its data stays."),
     "status": Entry("statlib.cli.local:status", "Show whether it runs, and where."),
     "runbook": Entry("statlib.cli.runbook:runbook", "List, show and run runbooks."),
+    "schedule": Entry("statlib.cli.schedule:schedule", "Run jobs and runbooks in their slots, once across hosts."),
     "evidence": Entry("statlib.cli.evidence:evidence", "Verify archived reports from their folders alone."),
     "bench": Entry("statlib.cli.bench:bench", "Measure, on servers of their own; nothing of yours is touched."),
     "load": Entry("statlib.cli.load:load", "Load a real or a simulated review."),
+    "why": Entry("statlib.cli.why:why", "Show why a project is served from the source, gate by gate."),
+    "gate": Entry("statlib.cli.operate:gate", "Open or close the narrow gate of one project."),
+    "fleet": Entry("statlib.cli.operate:fleet", "Open or close statistics for the whole fleet."),
+    "backfill": Entry("statlib.cli.operate:backfill", "Publish a family, and prove it served and exact."),
+    "parity": Entry("statlib.cli.operate:parity", "Compare stored counters with the source."),
+    "admin": Entry("statlib.cli.admin:admin", "Serve the admin boundary, and keep its tokens."),
 }
 
 

@@ -123,10 +123,15 @@ def test_every_registered_command_exists_takes_json_and_has_its_summary_as_help(
     for name in COMMANDS.keys() - {"absent", "untrue"}:
         command = main.get_command(context, name)
         assert command is not None
-        leaves = command.commands.values() if isinstance(command, click.Group) else [command]
-        for leaf in leaves:
+        for leaf in leaves_of(command):
             assert "--json" in [option for parameter in leaf.params for option in parameter.opts], leaf.name
         assert command.help, name
+
+
+def leaves_of(command: click.Command) -> list[click.Command]:
+    if not isinstance(command, click.Group):
+        return [command]
+    return [leaf for below in command.commands.values() for leaf in leaves_of(below)]
 
 
 def test_help_lists_every_command_and_loads_none() -> None:

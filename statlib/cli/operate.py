@@ -1,0 +1,157 @@
+"""Operators' actions on statistics, each one call of the boundary's client.
+
+The boundary is imported when it is called, so that help answers at once; that its extra is installed is seen before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+import click
+
+from statlib.cli.output import answer, json_option
+
+if TYPE_CHECKING:
+    from statlib.admin import wire
+    from statlib.admin.client import AdminClient
+
+for _needed in ("fastapi", "jwt", "uvicorn"):
+    if find_spec(_needed) is None:
+        raise ModuleNotFoundError(f"No module named {_needed!r}", name=_needed)
+
+EXIT_NOT_EXACT = 3
+
+_T = TypeVar("_T")
+_request_id = click.option(
+    "--request-id", help="Repeat with the same one: an accepted request returns its first outcome and does nothing."
+)
+
+
+@click.group()
+def gate() -> None:
+    """Open or close the narrow gate of one project."""
+
+
+@gate.command("open")
+@click.argument("project", type=click.UUID)
+@_request_id
+@json_option
+def open_gate(project: UUID, request_id: str | None) -> None:
+    """Open PROJECT's narrow gate. What is stored is outdated by it: backfill once the grace has passed."""
+    _turn_gate(project, request_id, enabled=True)
+
+
+@gate.command("close")
+@click.argument("project", type=click.UUID)
+@_request_id
+@json_option
+def close_gate(project: UUID, request_id: str | None) -> None:
+    """Close PROJECT's narrow gate: its pages are served from the source."""
+    _turn_gate(project, request_id, enabled=False)
+
+
+@click.group()
+def fleet() -> None:
+    """Open or close statistics for the whole fleet."""
+
+
+@fleet.command("open")
+@_request_id
+@json_option
+def open_fleet(request_id: str | None) -> None:
+    """Open the fleet. Every row is outdated by it: backfill once the grace has passed."""
+    _turn_fleet(request_id, enabled=True)
+
+
+@fleet.command("close")
+@_request_id
+@json_option
+def close_fleet(request_id: str | None) -> None:
+    """Close the fleet: every page is served from the source."""
+    _turn_fleet(request_id, enabled=False)
+
+
+@click.command()
+@click.argument("project", type=click.UUID)
+@click.argument("family")
+@click.option("--force", is_flag=True, help="Publish also what is current and right.")
+@_request_id
+@json_option
+def backfill(project: UUID, family: str, force: bool, request_id: str | None) -> None:
+    """Publish what is not current of PROJECT's FAMILY, and prove it served and exact.
+
+    Interrupted (Ctrl-C), it stops between two steps and leaves no lease behind.
+    """
+    done = ask(lambda client: client.backfill(project, family, force=force, request_id=request_id))
+    rebuilt = done.rebuild
+    answer(
+        done.model_dump(mode="json"),
+        [
+            f"{family}: {len(rebuilt.published)} scopes published, {len(rebuilt.current)} were current",
+            f"races lost to saves: {done.races_lost}",
+            _compared(done.parity),
+        ],
+    )
+
+
+@click.command()
+@click.argument("project", type=click.UUID)
+@click.option("--family", "families", multiple=True, help="Only this family; may be given more than once.")
+@json_option
+@click.pass_context
+def parity(context: click.Context, project: UUID, families: tuple[str, ...]) -> None:
+    """Compare PROJECT's stored counters with the source, each family at one moment.
+
+    Exit codes: 0 every family is exact, 3 one is not or could not be compared.
+    """
+    found = ask(lambda client: client.parity(project, families or _every_family()))
+    lines = []
+    for comparison in found:
+        lines.append(_compared(comparison))
+        lines += [
+            f"  {one.scope} {one.counter}: stored {one.stored:,}, source {one.authoritative:,}"
+            for one in comparison.differences
+        ]
+    answer({"comparisons": [comparison.model_dump(mode="json") for comparison in found]}, lines)
+    if not all(comparison.exact for comparison in found):
+        context.exit(EXIT_NOT_EXACT)
+
+
+def ask(call: Callable[[AdminClient], _T]) -> _T:
+    """One call: of the deployment's boundary, or of one embedded for as long as it takes."""
+    from statlib.admin.embedded import boundary  # noqa: PLC0415
+    from statlib.kernel.settings import load_settings  # noqa: PLC0415
+    from statlib.review.catalogue import REVIEW  # noqa: PLC0415
+
+    with boundary(load_settings(), REVIEW) as client:
+        return call(client)
+
+
+def _every_family() -> tuple[str, ...]:
+    from statlib.review.catalogue import REVIEW  # noqa: PLC0415
+
+    return tuple(REVIEW.families)
+
+
+def _turn_gate(project: UUID, request_id: str | None, *, enabled: bool) -> None:
+    turned = ask(lambda client: client.set_narrow_gate(project, enabled=enabled, request_id=request_id))
+    _turned(f"project {project}", turned.model_dump(mode="json"), turned.mode, f"opened {turned.opening_count} times")
+
+
+def _turn_fleet(request_id: str | None, *, enabled: bool) -> None:
+    turned = ask(lambda client: client.set_fleet_mode(enabled=enabled, request_id=request_id))
+    _turned("fleet", turned.model_dump(mode="json"), turned.mode, f"mode epoch {turned.mode_epoch}")
+
+
+def _turned(what: str, value: Any, mode: str, count: str) -> None:
+    answer(value, f"{what}: {mode.lower()}, {count}")
+
+
+def _compared(comparison: wire.Parity) -> str:
+    if not comparison.compared:
+        return f"{comparison.family}: not compared, {comparison.reason} (see `statlib why`)"
+    exact = "exact" if comparison.exact else f"{comparison.differing} counters differ"
+    return f"{comparison.family}: {exact}, {comparison.scopes} scopes at source revision {comparison.clocks.source}"
