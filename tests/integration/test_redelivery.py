@@ -27,9 +27,12 @@ from statlib.review.writer import SCREENING_NAMESPACE, ScreeningWriter
 from statlib.statistics.documents import CONTROL, GUARD, RECEIPT, RECEIPT_RETIREMENT, ROW
 from statlib.statistics.envelopes import Envelope
 from statlib.statistics.hosts import Host
+from statlib.statistics.idempotency import Evidence
 from statlib.statistics.outcomes import Cause, Saved
 from statlib.statistics.reader import Source
 from statlib.statistics.reasons import SaveReason
+from statlib.statistics.sources import ReceiptTrail
+from tests.interruptions import Interrupter, When, host_with
 from tests.reviews import FAMILY, Review, host_of, review
 
 ANNA, BEN = UUID(int=0xA), UUID(int=0xB)
@@ -242,3 +245,39 @@ def test_an_envelope_kept_too_long_is_loaded_again_before_it_is_written(scene: S
     saved = writer.save(envelope, DELIVERED)
     assert saved.failed_attempts == (Cause.LATE,)
     assert scene.review.decisions(scene.study) == {ANNA: True}
+
+
+def test_a_rebase_decided_under_an_opening_that_has_ended_since_is_not_written(settings: Settings) -> None:
+    """Between the look and the transaction: what was read under one opening is no evidence under the next."""
+    interrupter = Interrupter()
+    with (
+        review(settings, studies=1) as opened,
+        host_with(opened.mongo.settings, interrupter, app_name="statlib-tests-rebasing") as host,
+    ):
+        writer = ScreeningWriter(host, opened.project)
+        envelope = writer.open(opened.studies[0], ANNA)
+        opened.writer.submit(opened.studies[0], BEN, DELIVERED)
+
+        def reopen() -> None:
+            opened.gate(enabled=False)
+            opened.gate(enabled=True)
+
+        with interrupter.armed(When.BEFORE_SENDING, 2, reopen, name="aggregate"):
+            got, _ = answer_of(writer, envelope.as_redelivered(), DELIVERED)
+        assert interrupter.reached
+        assert got == SaveReason.VersionStale.name
+        assert opened.decisions(opened.studies[0]) == {BEN: True}
+
+
+def test_a_receipt_that_a_look_missed_still_ends_a_second_commit(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its unique index stands behind the look: the repeat cannot commit, whatever was decided."""
+    with review(settings, studies=1) as opened:
+        envelope = opened.writer.open(opened.studies[0], ANNA)
+        opened.writer.save(envelope, DELIVERED)
+        monkeypatch.setattr(ReceiptTrail, "evidence", lambda *_: Evidence.NONE)
+        got, _ = answer_of(opened.writer, envelope.as_redelivered(), DELIVERED)
+        assert got == SaveReason.AttemptsExhausted.name
+        assert opened.study(opened.studies[0])["Audit"]["Version"] == 1
+        assert len(opened.receipts()) == 1
