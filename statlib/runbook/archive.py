@@ -119,6 +119,11 @@ def run_at(path: Path) -> RunFolder:
     return RunFolder(path.resolve().parents[1], path.parent.name, started, match["id"])
 
 
+def is_run_folder(name: str) -> bool:
+    """Whether a folder of that name is a finished run, by its name alone."""
+    return _FOLDER.fullmatch(name) is not None
+
+
 def find_runs(archive: Path, *, runbook: str | None = None) -> Iterator[RunFolder]:
     """Finished runs, newest first within each runbook; one directory listing per runbook, no file is opened."""
     yield from _runs(archive, runbook, working=False)

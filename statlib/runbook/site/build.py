@@ -1,0 +1,143 @@
+"""``statlib reports site``: bring the pages up to date with the archive.
+
+A runbook's folder that has not changed is not listed, a run that is known is not read, and a page that a new run does
+not belong on is not written: an update costs the same in an archive of ten runs and of ten thousand. The first page
+holds the newest runs; every run is on its month's page, in parts of bounded size that fill up from the oldest, so that
+a full part never changes again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from statlib.kernel.refusals import Refusal, SettingsReason
+from statlib.runbook.archive import is_run_folder, run_at
+from statlib.runbook.site import ledger as ledgers
+from statlib.runbook.site.ledger import Ledger
+from statlib.runbook.site.pages import INDEX_NAME, index_page, look_digest, month_page, month_page_name, row
+from statlib.runbook.site.records import RunRecord, month_of, read_record
+from statlib.runbook.site.trends import RUNS_MAX, trend_of
+
+INDEX_RUNS_MAX = 300
+PART_RUNS_MAX = 500
+_SETTLED_NS = 2_000_000_000  # a folder changed so lately may change again within the same tick of its clock
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """``unrecorded``: runs that are gone without a tombstone; somebody should know why."""
+
+    index: Path
+    runs: int
+    added: int
+    removed: int
+    unreadable: int
+    pages_written: int
+    unrecorded: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Changes:
+    added: list[RunRecord] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    months_cut: set[str] = field(default_factory=set)
+
+
+def update_site(archive: Path, *, tombstones: frozenset[str] = frozenset(), anew: bool = False) -> Update:
+    """Write what changed. ``tombstones`` names removed runs (``runbook/folder``) that retention accounts for;
+    ``anew`` reads and writes everything again. Refuses InputUnreadable if there is no such folder."""
+    began = time.perf_counter()
+    if not archive.is_dir():
+        raise Refusal(SettingsReason.InputUnreadable, f"{archive} is not a folder")
+    if anew:
+        (archive / ledgers.LEDGER_NAME).unlink(missing_ok=True)
+    with ledgers.opened(archive) as ledger:
+        changes = _changes(archive, ledger)
+        look = look_digest()
+        stale = anew or ledger.look() != look or not (archive / INDEX_NAME).is_file()
+        if ledger.look() not in ("", look):
+            ledger.render_again(row)
+        written = _write_pages(archive, ledger, changes, everything=stale)
+        ledger.keep_look(look)
+        months = ledger.months()
+    return Update(
+        index=archive / INDEX_NAME,
+        runs=sum(month.runs for month in months),
+        added=len(changes.added),
+        removed=len(changes.removed),
+        unreadable=sum(record.verdict is None for record in changes.added),
+        pages_written=written,
+        unrecorded=tuple(name for name in changes.removed if name not in tombstones),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _changes(archive: Path, ledger: Ledger) -> _Changes:
+    changes, found = _Changes(), set()
+    with os.scandir(archive) as entries:
+        runbooks = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    for runbook in runbooks:
+        folder = archive / runbook
+        changed_ns, now_ns = folder.stat().st_mtime_ns, time.time_ns()
+        found.add(runbook)
+        if ledger.seen_ns(runbook) == changed_ns:
+            continue
+        with os.scandir(folder) as entries:
+            present = {entry.name for entry in entries if is_run_folder(entry.name) and entry.is_dir()}
+        _compare(archive, runbook, present, ledger, changes)
+        if now_ns - changed_ns > _SETTLED_NS:
+            ledger.see(runbook, changed_ns)
+    for runbook in set(ledger.runbooks()) - found:
+        _compare(archive, runbook, set(), ledger, changes)
+    return changes
+
+
+def _compare(archive: Path, runbook: str, present: set[str], ledger: Ledger, changes: _Changes) -> None:
+    known = ledger.folders(runbook)
+    new = [read_record(run_at(archive / runbook / name)) for name in sorted(present - known)]
+    ledger.add(new, row)
+    changes.added += new
+    gone = sorted(known - present)
+    changes.months_cut |= ledger.drop(runbook, gone)
+    changes.removed += [f"{runbook}/{name}" for name in gone]
+
+
+def _write_pages(archive: Path, ledger: Ledger, changes: _Changes, *, everything: bool) -> int:
+    if not (everything or changes.added or changes.removed):
+        return 0
+    months = ledger.months()
+    first_parts: dict[str, int] = {}
+    if everything:
+        first_parts = {month.name: 1 for month in months}
+    else:
+        first_parts = dict.fromkeys(changes.months_cut, 1)
+        for record in changes.added:
+            month, part = month_of(record.started), ledger.count_before(record) // PART_RUNS_MAX + 1
+            first_parts[month] = min(part, first_parts.get(month, part))
+    counts = {month.name: month.runs for month in months}
+    written = 0
+    for month, first in first_parts.items():
+        for part in range(first, _parts(counts.get(month, 0)) + 1):
+            page = month_page(month, part, ledger.part_of_month(month, part, PART_RUNS_MAX))
+            _replace(archive / month_page_name(month, part), page)
+            written += 1
+    trends = [trend_of(runs) for runbook in ledger.runbooks() if (runs := ledger.of_runbook(runbook, RUNS_MAX))]
+    shown = ledger.newest(INDEX_RUNS_MAX)
+    links = {month.name: range(1, _parts(month.runs) + 1) for month in months}
+    _replace(archive / INDEX_NAME, index_page(shown, months, links, trends, ledger.last_failures(2)))
+    return written + 1
+
+
+def _parts(runs: int) -> int:
+    return max(1, -(-runs // PART_RUNS_MAX))
+
+
+def _replace(path: Path, content: str) -> None:
+    """In one step, so that a reader never meets half a page."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(content, encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,190 @@
+"""What is known of the archive's runs, in one SQLite file beside the pages.
+
+Runs never change once they are sealed, so each is read once, and its row rendered once. Invariant: the ledger holds
+nothing that the folders do not; deleted or damaged, it is made again from them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from statlib.runbook.site.records import Outcome, RunRecord, month_of
+
+LEDGER_NAME = ".site-ledger.sqlite"
+LAYOUT = 1  # raise it when records change: a ledger of another layout is made anew
+_NOT_FAILED = (Outcome.PASSED, Outcome.REHEARSAL, Outcome.DRY)
+
+_LINE = "SELECT runbook, month, outcome, line FROM run"
+_SCHEMA = """
+CREATE TABLE run (
+    runbook TEXT NOT NULL, folder TEXT NOT NULL, started TEXT NOT NULL, month TEXT NOT NULL, outcome TEXT NOT NULL,
+    record TEXT NOT NULL, line TEXT NOT NULL, PRIMARY KEY (runbook, folder)) WITHOUT ROWID;
+CREATE INDEX run_by_start ON run (started, runbook, folder);
+CREATE INDEX run_by_month ON run (month, started, runbook, folder);
+CREATE INDEX run_by_outcome ON run (month, outcome);
+CREATE INDEX run_by_runbook ON run (runbook, started, folder);
+CREATE TABLE seen (runbook TEXT PRIMARY KEY, changed_ns INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE rendered (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A run's row as it was rendered when the run was read; what else a page must know of it."""
+
+    runbook: str
+    month: str
+    outcome: Outcome
+    html: str
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """How many runs began in it (UTC), and how many of them neither passed nor were dry or refused."""
+
+    name: str
+    runs: int
+    failed: int
+
+
+class Ledger:
+    """An open ledger; every method is one indexed query."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._rows = connection
+
+    def folders(self, runbook: str) -> frozenset[str]:
+        return frozenset(row[0] for row in self._rows.execute("SELECT folder FROM run WHERE runbook = ?", (runbook,)))
+
+    def runbooks(self) -> tuple[str, ...]:
+        return tuple(row[0] for row in self._rows.execute("SELECT DISTINCT runbook FROM run ORDER BY runbook"))
+
+    def add(self, records: Iterable[RunRecord], render: Callable[[RunRecord], str]) -> None:
+        self._rows.executemany(
+            "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                (
+                    record.runbook,
+                    record.folder,
+                    record.started.isoformat(),
+                    month_of(record.started),
+                    record.outcome.value,
+                    record.model_dump_json(),
+                    render(record),
+                )
+                for record in records
+            ),
+        )
+
+    def render_again(self, render: Callable[[RunRecord], str]) -> None:
+        """Every row anew, because rows look otherwise now."""
+        self.add(self._records("SELECT record FROM run"), render)
+
+    def drop(self, runbook: str, folders: Iterable[str]) -> frozenset[str]:
+        """Forget runs whose folders are gone; returns the months that had them."""
+        months = set()
+        for folder in folders:
+            key = (runbook, folder)
+            months |= {
+                row[0] for row in self._rows.execute("SELECT month FROM run WHERE (runbook, folder) = (?, ?)", key)
+            }
+            self._rows.execute("DELETE FROM run WHERE (runbook, folder) = (?, ?)", key)
+        return frozenset(months)
+
+    def newest(self, count: int) -> tuple[Line, ...]:
+        return self._lines(f"{_LINE} ORDER BY started DESC, runbook, folder LIMIT ?", count)
+
+    def last_failures(self, count: int) -> tuple[RunRecord, ...]:
+        return self._records(
+            "SELECT record FROM run WHERE outcome IN ('failed', 'stopped') ORDER BY started DESC LIMIT ?", count
+        )
+
+    def of_runbook(self, runbook: str, count: int) -> tuple[RunRecord, ...]:
+        """The newest, oldest of them first."""
+        query = "SELECT record FROM run WHERE runbook = ? ORDER BY started DESC, folder DESC LIMIT ?"
+        return tuple(reversed(self._records(query, runbook, count)))
+
+    def part_of_month(self, month: str, part: int, size: int) -> tuple[Line, ...]:
+        """Part ``part`` (from 1), newest first. Parts fill up from the month's oldest run: a full one never changes."""
+        query = f"{_LINE} WHERE month = ? ORDER BY started, runbook, folder LIMIT ? OFFSET ?"
+        return tuple(reversed(self._lines(query, month, size, (part - 1) * size)))
+
+    def months(self) -> tuple[Month, ...]:
+        """Newest first."""
+        query = """SELECT month, count(*), sum(outcome IN ('failed', 'stopped')) FROM run
+                   GROUP BY month ORDER BY month DESC"""
+        return tuple(Month(*row) for row in self._rows.execute(query))
+
+    def count_before(self, record: RunRecord) -> int:
+        """How many runs of the same month come before it."""
+        query = "SELECT count(*) FROM run WHERE month = ? AND (started, runbook, folder) < (?, ?, ?)"
+        key = (month_of(record.started), record.started.isoformat(), record.runbook, record.folder)
+        return int(self._rows.execute(query, key).fetchone()[0])
+
+    def seen_ns(self, runbook: str) -> int | None:
+        """When the runbook's folder had last changed when it was last listed."""
+        row = self._rows.execute("SELECT changed_ns FROM seen WHERE runbook = ?", (runbook,)).fetchone()
+        return int(row[0]) if row else None
+
+    def see(self, runbook: str, changed_ns: int) -> None:
+        self._rows.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (runbook, changed_ns))
+
+    def look(self) -> str:
+        """By what the pages were rendered last."""
+        row = self._rows.execute("SELECT value FROM rendered WHERE name = 'look'").fetchone()
+        return str(row[0]) if row else ""
+
+    def keep_look(self, look: str) -> None:
+        self._rows.execute("INSERT OR REPLACE INTO rendered VALUES ('look', ?)", (look,))
+
+    def _lines(self, query: str, *values: str | int) -> tuple[Line, ...]:
+        found = self._rows.execute(query, values)
+        return tuple(Line(runbook, month, Outcome(outcome), html) for runbook, month, outcome, html in found)
+
+    def _records(self, query: str, *values: str | int) -> tuple[RunRecord, ...]:
+        return tuple(RunRecord.model_validate_json(row[0]) for row in self._rows.execute(query, values))
+
+
+@contextmanager
+def opened(archive: Path) -> Iterator[Ledger]:
+    """The archive's ledger for one update, committed if the block ends well. One writer at a time: others wait."""
+    path = archive / LEDGER_NAME
+    connection = _connected(path)
+    try:
+        with connection:
+            yield Ledger(connection)
+    finally:
+        connection.close()
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    with contextlib.suppress(sqlite3.DatabaseError):
+        connection = sqlite3.connect(path, timeout=60, isolation_level=None)
+        try:
+            return _begun(connection)
+        except BaseException:
+            connection.close()
+            raise
+    path.unlink(missing_ok=True)  # damaged: it holds nothing that cannot be read again
+    return _begun(sqlite3.connect(path, timeout=60, isolation_level=None))
+
+
+def _begun(connection: sqlite3.Connection) -> sqlite3.Connection:
+    connection.execute("BEGIN IMMEDIATE")
+    (layout,) = connection.execute("PRAGMA user_version").fetchone()
+    if layout != LAYOUT:
+        for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+            connection.execute(f"DROP TABLE {name}")
+        for statement in _statements():
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {LAYOUT}")
+    return connection
+
+
+def _statements() -> Sequence[str]:
+    return [statement for statement in _SCHEMA.split(";") if statement.strip()]
