@@ -13,7 +13,7 @@ from statlib.kernel.refusals import Reason, Refusal
 from statlib.kernel.settings import Settings
 from statlib.mongo.leases import acquire
 from statlib.mongo.reasons import MongoReason
-from statlib.statistics import queries
+from statlib.statistics import publication, queries
 from statlib.statistics import rebuild as rebuild_module
 from statlib.statistics.bounds import PUBLICATION_SCOPES_MAX, REBUILD_LEASE_TTL_S
 from statlib.statistics.documents import GUARD, LEASE, OUTBOX, ROW, DeltaKind, Mode, State
@@ -382,6 +382,36 @@ def test_whatever_changes_between_the_count_and_the_publication_loses_the_race(
         assert guard["State"] in {State.STALE.value, State.FRESH.value}
         racing.set_control(InclusionRecalculationToken=None, DefinitionRewriteToken=None)
         assert racing.read((SHELVES, ALL)).values[SHELVES] == racing.truth(SHELVES)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("the fleet opened anew", ServeReason.RowEpochOutdated),
+        ("the tracking switched", ServeReason.TrackingModeChanged),
+        ("a setting edited", ServeReason.ConfigurationChanged),
+    ],
+)
+def test_rows_are_stamped_with_their_count_so_that_a_race_nobody_compared_is_not_served(
+    served: Library, monkeypatch: pytest.MonkeyPatch, change: str, reason: Reason
+) -> None:
+    """The comparison before publishing covers the stamp, so it is taken away to show that the stamp holds alone."""
+    monkeypatch.setattr(publication, "_require_unmoved", lambda *_: None)
+    with interrupted(served, When.AFTER_REPLY, COUNT, lambda: CHANGES[change](served), name="aggregate") as other:
+        assert other.rebuild(force=True).published == shelves(range(3))
+    assert served.guard()["State"] == "Fresh"
+    assert served.read((SHELVES, ALL)).reason is reason
+
+
+def test_without_the_comparison_a_save_that_overtook_the_count_would_be_lost(
+    stale: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publication, "_require_unmoved", lambda *_: None)
+    with interrupted(stale, When.AFTER_REPLY, COUNT, lambda: stale.lend(stale.books[0]), name="aggregate") as other:
+        other.rebuild()
+    bundle = stale.read((SHELVES, ALL))
+    assert bundle.reason is None
+    assert bundle.values[SHELVES] != stale.truth(SHELVES)
 
 
 @pytest.mark.parametrize(
