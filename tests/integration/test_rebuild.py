@@ -343,6 +343,16 @@ def test_of_two_rebuilds_of_sibling_scopes_the_later_admitted_publishes(stale: L
     assert stale.read((SHELVES, ALL)).values[SHELVES] == stale.truth(SHELVES)
 
 
+def test_a_later_candidate_is_neither_published_under_nor_withdrawn_by_the_one_it_displaced(stale: Library) -> None:
+    later = {"Generation": 1, "Token": "later", "Owner": "later"}
+    with interrupted(
+        stale, When.AFTER_REPLY, COUNT, lambda: stale.set_guard(Candidate=later), name="aggregate"
+    ) as first:
+        refused_with(OperateReason.PublicationRaceLost, first.rebuild)
+    assert stale.rows() == {}
+    assert (stale.guard()["Candidate"], stale.guard()["State"]) == (later, "Rebuilding")
+
+
 def test_rebuilds_of_two_families_do_not_meet(stale: Library) -> None:
     with interrupted(stale, When.AFTER_REPLY, 1, lambda: stale.rebuild(LOANS), name="commitTransaction") as first:
         first.rebuild(SHELVES)
