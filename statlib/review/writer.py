@@ -37,10 +37,12 @@ class ScreeningChange:
     def apply(self, source: Document, context: Document, envelope: Envelope) -> SourceWrite:
         study, project = Study.from_bson(source), Project.from_bson(context)
         after = decide(study.screenings, envelope.actor, self.decision, self.at or envelope.created_at)
+        counted = inclusion_info(after, project.agreement_threshold)
+        info = study.inclusion_info.model_copy(update=dict(counted))  # fields that only another release knows stay
         return SourceWrite(
             fields={
                 "Screenings": [screening.to_bson() for screening in after],
-                "InclusionInfo": inclusion_info(after, project.agreement_threshold).to_bson(),
+                "InclusionInfo": info.to_bson(),
             }
         )
 

@@ -341,7 +341,14 @@ def test_fields_that_this_release_does_not_know_survive_a_save(fresh: Review) ->
     decide(fresh)
     decide(fresh, who=BEN)
     unknown = {"$set": {"FromTheFuture": {"A": 1}}}
-    nested = {"$set": {"FromTheFuture": {"A": 1}, "Audit.Author": "x", "Screenings.$[].Note": "seen"}}
+    nested = {
+        "$set": {
+            "FromTheFuture": {"A": 1},
+            "Audit.Author": "x",
+            "InclusionInfo.Why": "y",
+            "Screenings.$[].Note": "seen",
+        }
+    }
     fresh.mongo.collection(STUDIES).update_one({"_id": fresh.studies[0]}, nested)
     fresh.mongo.collection(PROJECTS).update_one({"_id": fresh.project}, unknown)
     for collection in (CONTROL, ROW, GUARD):
@@ -356,6 +363,7 @@ def test_fields_that_this_release_does_not_know_survive_a_save(fresh: Review) ->
     for document in (study, project, fresh.control(), fresh.row(), fresh.guard()):
         assert document["FromTheFuture"] == {"A": 1}
     assert study["Audit"]["Author"] == "x"
+    assert study["InclusionInfo"] == {"Class": "Undecided", "Screened": 2, "Included": 1, "Why": "y"}
     assert [s["Note"] for s in study["Screenings"]] == ["seen", "seen"]
 
 
