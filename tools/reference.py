@@ -13,7 +13,7 @@ from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 import click
 from pydantic import BaseModel, SecretStr
@@ -150,6 +150,8 @@ def _type(field: FieldInfo) -> str:
 def _named(annotation: Any) -> str:
     if get_origin(annotation) in {Union, UnionType}:
         return " or ".join("unset" if part is type(None) else _named(part) for part in get_args(annotation))
+    if get_origin(annotation) is Literal:
+        return " or ".join(map(str, get_args(annotation)))
     if get_origin(annotation) in {frozenset, tuple, list}:
         return f"list of {_named(get_args(annotation)[0])}"
     names: dict[Any, str] = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path"}

@@ -190,15 +190,24 @@ def test_nothing_kept_names_a_registry_or_a_path_of_one_machine() -> None:
     assert found == []
 
 
+def dependencies(*, leaving_out: frozenset[str] = frozenset()) -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {extra: items for extra, items in project["optional-dependencies"].items() if extra not in leaving_out}
+    asked = [*project["dependencies"], *(item for items in extras.values() for item in items)]
+    return {re.split(r"[\[<>=;]", one, maxsplit=1)[0] for one in asked} - {"statlib"}
+
+
 def test_every_dependency_is_pinned_to_one_version() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if not line.startswith("#")]
     assert [pin for pin in pins if not re.fullmatch(r"[\w.-]+==[\w.!+]+( ; .+)?", pin)] == []
     pinned = {re.split("[ =]", pin, maxsplit=1)[0] for pin in pins}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    asked = [*project["dependencies"], *(item for extra in project["optional-dependencies"].values() for item in extra)]
-    names = {re.split(r"[\[<>=;]", one, maxsplit=1)[0] for one in asked} - {"statlib"}
-    assert names - pinned == set(), "run: make pins"
+    assert dependencies() - pinned == set(), "run: make pins"
+
+
+def test_the_architecture_says_why_there_is_each_dependency() -> None:
+    rows = "\n".join(re.findall(r"^\|.*\|.*\|$", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"), re.MULTILINE))
+    assert [name for name in sorted(dependencies(leaving_out=frozenset({"dev"}))) if name not in rows] == []
 
 
 def test_no_test_is_skipped_but_those_on_reviews_that_are_not_there() -> None:
