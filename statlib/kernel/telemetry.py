@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 
 from opentelemetry import metrics
-from opentelemetry.metrics import Counter, Histogram
+from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One value of a gauge."""
+
+    value: float
+    labels: Mapping[str, Enum] = field(default_factory=dict)
 
 
 @cache
@@ -32,3 +41,12 @@ def record(name: str, value: float, *, unit: str, **labels: Enum) -> None:
 
 def _names(labels: Mapping[str, Enum]) -> dict[str, str]:
     return {key: label.name for key, label in labels.items()}
+
+
+def observe(name: str, read: Callable[[], Iterable[Reading]], *, unit: str, description: str) -> None:
+    """Declare a gauge that is read whenever somebody collects. ``unit``: UCUM, or what is counted, in braces."""
+
+    def callback(_: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(reading.value, _names(reading.labels)) for reading in read()]
+
+    metrics.get_meter("statlib").create_observable_gauge(name, [callback], unit=unit, description=description)

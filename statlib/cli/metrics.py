@@ -1,0 +1,37 @@
+"""``statlib metrics``: the deployment as Prometheus sees it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import click
+
+from statlib.cli.output import answer, json_option
+from statlib.kernel.settings import load_settings
+from statlib.mongo.connection import connected
+from statlib.workers.deployment_gauges import DeploymentGauges
+from statlib.workers.exposition import LOOPBACK, exposed
+
+PORT_DEFAULT = 9464  # where exporters of OpenTelemetry listen
+
+
+@click.command()
+@click.option("--address", default=LOOPBACK, show_default=True, help="Where to listen. The endpoint asks for no token.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=PORT_DEFAULT, show_default=True, help="0: any free port."
+)
+@json_option
+def metrics(address: str, port: int) -> None:
+    """Serve the deployment's metrics for Prometheus until a signal ends it.
+
+    Gauges are read from the database when somebody scrapes: families by state and gate, room in the ledger, live
+    hosts, slots of schedules. No label carries an identifier. Alert rules and a dashboard: docs/deploy.
+    """
+    stop = threading.Event()
+    with connected(load_settings(), app_name="statlib-metrics") as mongo, exposed(address=address, port=port) as url:
+        DeploymentGauges(mongo).declare()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        answer({"url": url}, f"metrics: {url}")
+        stop.wait()

@@ -1,0 +1,1 @@
+"""Loops and servers that run beside an application: one process each, as many as an operator likes."""
