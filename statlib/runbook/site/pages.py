@@ -42,7 +42,7 @@ _CHIPS: Mapping[Outcome, tuple[Shape, str]] = {
     Outcome.REFUSED: (shapes.REFUSED, "Refused"),
     Outcome.STOPPED: (shapes.INTERRUPTED, "Interrupted or fault"),
 }
-_LABEL_CHARACTERS_MAX = 34
+_LABEL_CHARACTERS_MAX = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,9 @@ class Row:
 
     @property
     def summary(self) -> str:
-        return "; ".join(f"{'✕ ' if one.over else ''}{one.value} {one.label}" for one in self.figures)
+        return "; ".join(
+            f"{'✕ ' if one.over else ''}{one.value}{one.unit and q.NBSP}{one.unit} {one.label}" for one in self.figures
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +102,12 @@ class Figure:
         return q.duration(self.measure.value) if self.measure.unit == "s" else q.number(self.measure.value)
 
     @property
+    def unit(self) -> str:
+        return "" if self.measure.unit == "s" else self.measure.unit
+
+    @property
     def label(self) -> str:
-        unit = "" if self.measure.unit in ("", "s") else f"{self.measure.unit} "
-        return unit + self.measure.label[:1].lower() + self.measure.label[1:]
+        return self.measure.label[:1].lower() + self.measure.label[1:]
 
     @property
     def short(self) -> str:
