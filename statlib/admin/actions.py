@@ -8,9 +8,11 @@ reply, and of two that race one is carried out and both are told the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import Context
 from typing import Any
 
-from pymongo.errors import DuplicateKeyError
+import pymongo
+from pymongo.errors import DuplicateKeyError, PyMongoError
 
 from statlib.admin.operations import Operations
 from statlib.kernel.cancellation import Cancellation, cancellable_by
@@ -21,6 +23,8 @@ from statlib.mongo.transactions import transact
 from statlib.passes.audit import Action, accept, begin, note_replay, recall, server_time
 
 Wire = Mapping[str, Any]
+
+SETTLE_S = 5.0
 
 
 def in_one_transaction(mongo: Mongo, action: Action, operation: Callable[[], Wire]) -> Wire:
@@ -67,10 +71,23 @@ def _first_or_twin(mongo: Mongo, action: Action, operation: Callable[[], Wire]) 
             return earlier
         raise Refusal(MongoReason.Contended, "another came first") from error
     except Refusal as refusal:
-        settled = refusal.reason is MongoReason.CommitOutcomeUnknown and recall(mongo, action)
-        if settled:
+        if refusal.reason is MongoReason.CommitOutcomeUnknown and (settled := _settled(mongo, action)) is not None:
             return settled  # it is stored, so it was committed
         raise
+
+
+def _settled(mongo: Mongo, action: Action) -> Wire | None:
+    """What became of an unknown commit, if that can be seen now. The commit may have used the request's own deadline
+    up, so this looks outside of it, for a moment of its own."""
+
+    def look() -> Wire | None:
+        with pymongo.timeout(SETTLE_S):
+            return recall(mongo, action)
+
+    try:
+        return Context().run(look)
+    except PyMongoError:
+        return None
 
 
 def _replayed(mongo: Mongo, action: Action) -> Wire | None:

@@ -20,6 +20,8 @@ from statlib.passes.operations import initialise_records
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.hosts import Host
 
+RULES = (routes.rules, runs.rules, record_routes.rules)
+
 
 def create_app(host: Host, catalogue: AnyCatalogue, authentication: Authentication) -> FastAPI:
     """The app of one deployment. ``host`` is the registered process that carries operations out."""
@@ -37,7 +39,7 @@ def create_app(host: Host, catalogue: AnyCatalogue, authentication: Authenticati
     app.state.catalogue = catalogue
     app.state.authentication = authentication
     app.state.operations = Operations(host.mongo)
-    for rules in (routes.rules, runs.rules, record_routes.rules):
+    for rules in RULES:
         rules.add_to(app)
     app.add_middleware(Edge)
     app.add_exception_handler(HTTPException, _unrouted)

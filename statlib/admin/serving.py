@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -101,6 +102,17 @@ class _Foreground(uvicorn.Server):
         self.up.set()
         if self.when_up is not None:
             self.when_up()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # uvicorn raises what it caught again once it has stopped, which would end the process before its host record
+        # is taken back.
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._operations.cancel_all()
