@@ -32,6 +32,24 @@ def write(quick: bool) -> None:
     answer(report, _lines(report))
 
 
+@bench.command()
+@click.option("--quick", is_flag=True, help="The short form, within a minute: for a look, not for figures.")
+@json_option
+def runbook(quick: bool) -> None:
+    """What a run costs over bare papermill, and one more run in an archive of any size.
+
+    Needs no server. Archives of up to 10,000 runs are made in a temporary folder; the full form takes some five
+    minutes, most of them for making those.
+    """
+    from statlib.bench import runbook as measured  # noqa: PLC0415 - needs the extra `notebooks`
+
+    plan = measured.QUICK if quick else measured.Plan()
+    report = measured.run(
+        plan, short_form=quick, settings=load_settings(), progress=lambda line: click.echo(line, err=True)
+    )
+    answer(report, _lines(report))
+
+
 def _lines(report: Report) -> list[str]:
     form = "short form: for a look, not for figures" if report.short_form else "full form"
     where = ", ".join(f"{key} {value}" for key, value in report.environment.items())
