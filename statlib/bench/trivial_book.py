@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import nbformat
 from pydantic import BaseModel
 
 from statlib.evidence.expectations import EXPECTATIONS, Expectation
@@ -49,6 +48,8 @@ def double(run: Run[Parameters]) -> Doubled:
 
 def write_notebook(path: Path, cells: tuple[str, ...]) -> Path:
     """One code cell each, the first tagged as parameters."""
+    import nbformat  # noqa: PLC0415 - its import takes longer than the step: no kernel is to wait for it
+
     notebook: Any = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook.cells = [nbformat.v4.new_code_cell(source) for source in cells]  # type: ignore[no-untyped-call]
