@@ -191,7 +191,7 @@ class Library:
         modes.set_narrow_gate(self.mongo, LIBRARY, self.project, enabled=enabled, action=action())
 
     def fleet(self, mode: Mode) -> None:
-        modes.set_fleet_mode(self.mongo, mode, action())
+        modes.set_fleet_mode(self.mongo, LIBRARY, mode, action())
 
     def pass_grace(self) -> None:
         self.mongo.clock.advance(self.mongo.settings.statistics.opening_grace_s)
@@ -301,7 +301,7 @@ def library(
     with host_of(library_settings(base, project)) as host:
         mongo = host.mongo
         storage.initialise(mongo, LIBRARY)
-        modes.set_fleet_mode(mongo, Mode.ENABLED, action())
+        modes.set_fleet_mode(mongo, LIBRARY, Mode.ENABLED, action())
         mongo.clock.advance(mongo.settings.statistics.opening_grace_s)
         ids = insert_library(mongo, project, shelves=shelves, books=books, visitors=visitors, create=under_statistics)
         yield Library(mongo, host, project, ids)

@@ -51,7 +51,7 @@ class Review:
         modes.set_narrow_gate(self.mongo, REVIEW, self.project, enabled=enabled, action=action())
 
     def fleet(self, mode: Mode) -> None:
-        modes.set_fleet_mode(self.mongo, mode, action())
+        modes.set_fleet_mode(self.mongo, REVIEW, mode, action())
 
     def study(self, study: UUID) -> dict[str, Any]:
         found = self.mongo.collection(STUDIES).find_one({"_id": study})
@@ -136,7 +136,7 @@ def review(
         )
         mongo.collection(PROJECTS).insert_one(project.to_bson())
         if under_statistics:
-            modes.set_fleet_mode(mongo, Mode.ENABLED, action())
+            modes.set_fleet_mode(mongo, REVIEW, Mode.ENABLED, action())
             mongo.clock.advance(mongo.settings.statistics.opening_grace_s)  # nobody wrote before the fleet was opened
             modes.create_under_statistics(mongo, REVIEW, project_id, project.to_bson())
         ids = tuple(uuid4() for _ in range(studies))

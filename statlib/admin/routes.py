@@ -61,7 +61,7 @@ def put_fleet_mode(asked: wire.FleetModeRequest, at: TheRequest, request_id: Req
     action = at.action("fleet", request_id, asked)
     mode = Mode.ENABLED if asked.enabled else Mode.DISABLED
     return in_one_transaction(
-        at.mongo, action, lambda: plain(wire.FleetMode.of(set_fleet_mode(at.mongo, mode, action)))
+        at.mongo, action, lambda: plain(wire.FleetMode.of(set_fleet_mode(at.mongo, at.catalogue, mode, action)))
     )
 
 

@@ -39,8 +39,6 @@ KERNEL_START_TIMEOUT_S = 60
 INJECTED_CELL_ID = "parameters-as-given"
 
 _ENGINE = "statlib"
-# Encrypted or not, a TCP port of a kernel can be reached by every user of the machine; a socket file cannot.
-_CONFIG = Config({"KernelManager": {"transport": "ipc"}})
 
 
 class Stop(StrEnum):
@@ -99,6 +97,11 @@ class Observers:
     executed: Callable[[CellExecuted], None]
 
 
+def _sockets_in(folder: Path) -> Config:
+    """Sockets of the kernel as files that only their owner can reach; a port could be reached by every user here."""
+    return Config({"KernelManager": {"transport": "ipc", "ip": str(folder / "kernel")}})
+
+
 def execute(
     notebook: Path,
     output: Path,
@@ -119,6 +122,7 @@ def execute(
     with contextlib.ExitStack() as stack:
         # A kernel's own error stream is chatter at its shutdown, and the only witness if it cannot start.
         said = stack.enter_context(tempfile.TemporaryFile())
+        sockets = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="statlib-kernel-")))
         watch = _Watch(run, environment, observers, grace_s=stop_grace_s, said=said)
         for context in (_quiet_logs(), _signals(watch), _deadline(watch, timeout_s)):
             stack.enter_context(context)
@@ -131,7 +135,7 @@ def execute(
                 progress_bar=False,
                 start_timeout=KERNEL_START_TIMEOUT_S,
                 watch=watch,
-                config=_CONFIG,
+                config=_sockets_in(sockets),
                 raise_on_iopub_timeout=False,
             )
         except DeadKernelError:

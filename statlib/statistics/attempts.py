@@ -46,6 +46,9 @@ _CODEC = bson.codec_options.CodecOptions[dict[str, Any]](
 )
 
 
+_LOOK_AT_THE_CAUSE = "Nothing was saved. Look at the cause; the same envelope may be delivered again."
+
+
 def save(host: Host, catalogue: AnyCatalogue, envelope: Envelope, change: SourceChange) -> Saved:
     """Deliver ``change`` under ``envelope``. Raises Refusal with a SaveReason, or what ``change.apply`` refuses."""
     host.require_open()
@@ -169,7 +172,7 @@ class _Delivery:
             )
         except PyMongoError as error:
             if not _may_have_applied(error):
-                raise Fault("the save was not accepted by the server") from error
+                raise Fault("the save was not accepted by the server", remedy=_LOOK_AT_THE_CAUSE) from error
             self.unanswered = _Unanswered(Arm.SOURCE_ONLY, loaded.version, _image(loaded, fields))
             return Cause.UNKNOWN
         return Committed(loaded.version + 1) if written else Cause.SOURCE
@@ -195,7 +198,7 @@ class _Delivery:
         except PyMongoError as error:
             if isinstance(error, ConnectionFailure | ExecutionTimeout):
                 return progress.cause  # before the commit was sent: the transaction is not committed
-            raise Fault("the save was not accepted by the server") from error
+            raise Fault("the save was not accepted by the server", remedy=_LOOK_AT_THE_CAUSE) from error
 
     def _load_again(self) -> Loaded:
         try:

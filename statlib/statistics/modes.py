@@ -24,6 +24,8 @@ from statlib.statistics.documents import (
     GLOBAL_ID,
     GUARD,
     OUTBOX,
+    SOURCE_VERSION,
+    STORAGE_VERSION,
     GlobalControl,
     Guard,
     GuardId,
@@ -34,8 +36,10 @@ from statlib.statistics.documents import (
 from statlib.statistics.reasons import OperateReason
 
 
-def set_fleet_mode(mongo: Mongo, mode: Mode, action: Action) -> GlobalControl:
+def set_fleet_mode(mongo: Mongo, catalogue: AnyCatalogue, mode: Mode, action: Action) -> GlobalControl:
     """Open or close the whole fleet. Setting the mode that holds changes nothing, and is audited all the same.
+
+    An opening records the versions of the release that opens: what it outdates is republished under them.
 
     Fault before ``storage.initialise``: a control created here would not know which catalogue it is of.
     """
@@ -47,7 +51,7 @@ def set_fleet_mode(mongo: Mongo, mode: Mode, action: Action) -> GlobalControl:
         before = GlobalControl.from_bson(stored)
         if before.mode is not mode:
             mongo.collection(GLOBAL_CONTROL).update_one(
-                {"_id": GLOBAL_ID}, _transition(mongo, mode, counter="ModeEpoch"), session=session
+                {"_id": GLOBAL_ID}, _transition(mongo, catalogue, mode, counter="ModeEpoch"), session=session
             )
         after = GlobalControl.from_bson(_require(_find(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)))
         accept(mongo, session, action, before=_fleet(before), after=_fleet(after), now=_now(mongo, session))
@@ -59,7 +63,10 @@ def set_fleet_mode(mongo: Mongo, mode: Mode, action: Action) -> GlobalControl:
 def set_narrow_gate(
     mongo: Mongo, catalogue: AnyCatalogue, project: UUID, *, enabled: bool, action: Action
 ) -> ProjectControl:
-    """Open or close one project. Refuses ProjectNotFound; closing a project without a control: ControlMissing."""
+    """Open or close one project; an opening records this release's versions, as the fleet's does.
+
+    Refuses ProjectNotFound; closing a project without a control: ControlMissing.
+    """
     mode = Mode.ENABLED if enabled else Mode.DISABLED
 
     def body(session: ClientSession) -> ProjectControl:
@@ -103,7 +110,7 @@ def _turn(mongo: Mongo, catalogue: AnyCatalogue, session: ClientSession, before:
         "SourceInvalidationRevision": {"$add": ["$SourceInvalidationRevision", int(opening)]},
         "ClientInvalidationRevision": {"$add": ["$ClientInvalidationRevision", 1]},
     }
-    stages = _transition(mongo, mode, counter="OpeningCount")
+    stages = _transition(mongo, catalogue, mode, counter="OpeningCount")
     mongo.collection(CONTROL).update_one({"_id": before.id}, [*stages, {"$set": clocks}], session=session)
     for family in catalogue.families:
         if opening:
@@ -131,7 +138,7 @@ def _stale_or_create_guard(mongo: Mongo, session: ClientSession, project: UUID, 
         guards.insert_one(guard.to_bson(), session=session)
 
 
-def _transition(mongo: Mongo, mode: Mode, *, counter: str) -> list[dict[str, Any]]:
+def _transition(mongo: Mongo, catalogue: AnyCatalogue, mode: Mode, *, counter: str) -> list[dict[str, Any]]:
     common: dict[str, Any] = {
         "Mode": mode.value,
         "Audit.Version": {"$add": [{"$ifNull": ["$Audit.Version", 0]}, 1]},
@@ -141,6 +148,9 @@ def _transition(mongo: Mongo, mode: Mode, *, counter: str) -> list[dict[str, Any
         common |= {
             counter: {"$add": [{"$ifNull": [f"${counter}", 0]}, 1]},
             "OpenedAtUtc": mongo.clock.mongo_now(),
+            "StorageVersion": STORAGE_VERSION,
+            "SourceVersion": SOURCE_VERSION,
+            "CatalogueVersion": catalogue.version,
         }
     return [{"$set": common}]
 

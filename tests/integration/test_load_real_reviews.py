@@ -14,6 +14,7 @@ from statlib.cli.main import main
 from statlib.kernel.refusals import Fault, Refusal
 from statlib.kernel.settings import Settings, load_settings
 from statlib.mongo.connection import Mongo
+from statlib.mongo.reasons import MongoReason
 from statlib.review.documents import PROJECTS, STUDIES, Project, Study
 from statlib.review.loading.detection import detect
 from statlib.review.loading.review import LoadedReview, LoadReason
@@ -99,12 +100,13 @@ def test_a_load_that_is_cut_off_between_batches_is_completed_by_repeating_it(
     assert again == StoredReview(simulated.project.id, False, 20, BATCH_STUDIES_MAX)
 
 
-def test_a_batch_without_majority_is_a_fault_and_not_a_success(mongo: Mongo, simulated: LoadedReview) -> None:
+def test_a_batch_without_majority_is_unresolved_and_never_a_success(mongo: Mongo, simulated: LoadedReview) -> None:
     with (
-        fail_command(mongo.client, ["update"], write_concern_error=64, times=1),
-        pytest.raises(Fault, match="not all studies could be stored"),
+        fail_command(mongo.client, ["commitTransaction"], write_concern_error=64, times=20),
+        pytest.raises(Refusal) as raised,
     ):
         store(simulated, mongo, before_studies=nothing)
+    assert raised.value.reason is MongoReason.CommitOutcomeUnknown
 
 
 def test_a_study_that_cannot_be_inserted_is_a_fault_and_never_counted_as_present(

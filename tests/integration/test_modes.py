@@ -16,8 +16,9 @@ from statlib.kernel.settings import Settings
 from statlib.mongo.connection import Mongo
 from statlib.passes.audit import AUDIT, REQUEST, recall
 from statlib.statistics import modes, storage
+from statlib.statistics.backfill import backfill
 from statlib.statistics.documents import CONTROL, GLOBAL_CONTROL, GUARD, OUTBOX, Mode
-from statlib.statistics.reader import ALL
+from statlib.statistics.reader import ALL, read_bundle
 from statlib.statistics.reasons import OperateReason, SaveReason, ServeReason
 from tests.domain import (
     BOOKS,
@@ -27,6 +28,7 @@ from tests.domain import (
     SHELVES,
     Library,
     library,
+    library_catalogue,
     library_settings,
     served_library,
 )
@@ -171,10 +173,10 @@ def test_setting_the_fleet_mode_that_holds_changes_nothing_and_is_audited(served
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_fleet_that_was_never_set_up_is_a_fault_with_its_remedy(mongo: Mongo, mode: Mode) -> None:
     with pytest.raises(Fault, match="no fleet control") as broken:
-        modes.set_fleet_mode(mongo, mode, action())
+        modes.set_fleet_mode(mongo, LIBRARY, mode, action())
     assert "statlib up" in broken.value.remedy
     storage.initialise(mongo, LIBRARY)
-    assert modes.set_fleet_mode(mongo, mode, action()).catalogue_version == LIBRARY.version
+    assert modes.set_fleet_mode(mongo, LIBRARY, mode, action()).catalogue_version == LIBRARY.version
 
 
 @pytest.mark.parametrize("opening", ["fleet", "project"])
@@ -221,7 +223,7 @@ def test_saves_behind_a_closed_gate_are_never_missing_after_it_is_opened(served:
 
 
 def turn_fleet(of: Library, what: Any) -> None:
-    modes.set_fleet_mode(of.mongo, Mode.DISABLED, what)
+    modes.set_fleet_mode(of.mongo, LIBRARY, Mode.DISABLED, what)
 
 
 def turn_project(of: Library, what: Any) -> None:
@@ -399,3 +401,23 @@ def test_a_project_born_under_statistics_waits_for_no_grace(emptied: Settings) -
         born.backfill_all()
         assert born.read().reason is None
         assert born.mongo.collection(GLOBAL_CONTROL).count_documents({}) == 1
+
+
+# --- another release -------------------------------------------------------------------------------------------------
+
+
+def test_openings_move_stored_versions_on_to_the_release_that_opens(served: Library) -> None:
+    later = library_catalogue(version=LIBRARY.version + 1)
+    before = read_bundle(served.host, later, served.project, [(name, ALL) for name in FAMILIES])
+    assert before.reason is ServeReason.VersionIncompatible
+
+    for mode in (Mode.DISABLED, Mode.ENABLED):
+        modes.set_fleet_mode(served.mongo, later, mode, action())
+        modes.set_narrow_gate(served.mongo, later, served.project, enabled=mode is Mode.ENABLED, action=action())
+    served.pass_grace()
+    for name in FAMILIES:
+        backfill(served.host, later, served.project, name)
+
+    assert read_bundle(served.host, later, served.project, [(name, ALL) for name in FAMILIES]).reason is None
+    old = read_bundle(served.host, LIBRARY, served.project, [(name, ALL) for name in FAMILIES])
+    assert old.reason is ServeReason.VersionIncompatible

@@ -12,12 +12,16 @@ from typing import Any
 from uuid import UUID
 
 from pymongo import ReturnDocument, UpdateOne
+from pymongo.client_session import ClientSession
 from pymongo.errors import BulkWriteError
 
 from statlib.kernel.refusals import Fault, Refusal
 from statlib.mongo.connection import Mongo
+from statlib.mongo.transactions import transact
+from statlib.review.catalogue import REVIEW
 from statlib.review.documents import PROJECTS, STUDIES, Project, Study
 from statlib.review.loading.review import DecisionEvent, LoadedReview, LoadReason
+from statlib.statistics.population import outdate_counts
 
 BATCH_STUDIES_MAX = 1_000
 _DUPLICATE_KEY = 11000
@@ -77,26 +81,32 @@ def _store_project(project: Project, mongo: Mongo) -> tuple[Project, bool]:
 
 
 def _store_studies(studies: Sequence[Study], mongo: Mongo) -> int:
-    """Insert those that are not there yet; returns how many."""
+    """Insert those that are not there yet, and outdate the project's counts with them; returns how many.
+
+    One transaction: a load that is completed while statistics are served never leaves them short.
+    """
     writes = [UpdateOne({"_id": study.id}, {"$setOnInsert": _without_id(study)}, upsert=True) for study in studies]
-    collection = mongo.collection(STUDIES)
-    inserted = 0
+
+    def body(session: ClientSession) -> int:
+        inserted = mongo.collection(STUDIES).bulk_write(writes, ordered=False, session=session).upserted_count
+        if inserted:
+            outdate_counts(mongo, REVIEW, session, studies[0].project_id)
+        return inserted
+
     try:
         try:
-            return collection.bulk_write(writes, ordered=False).upserted_count
+            return transact(mongo, body)
         except BulkWriteError as error:
             if not _only_lost_races(error):
                 raise
-            inserted = int(error.details["nUpserted"])
         # Another load inserted some of them in the same moment: the second time they are simply found.
-        return inserted + collection.bulk_write(writes, ordered=False).upserted_count
+        return transact(mongo, body)
     except BulkWriteError as error:
         raise Fault("not all studies could be stored", remedy="Load again: what was stored stays.") from error
 
 
 def _only_lost_races(error: BulkWriteError) -> bool:
-    details = error.details
-    return not details["writeConcernErrors"] and all(e["code"] == _DUPLICATE_KEY for e in details["writeErrors"])
+    return all(failure["code"] == _DUPLICATE_KEY for failure in error.details["writeErrors"])
 
 
 def _without_id(document: Project | Study) -> dict[str, Any]:
