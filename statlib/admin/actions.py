@@ -24,7 +24,7 @@ from statlib.passes.audit import Action, accept, begin, note_replay, recall, ser
 
 Wire = Mapping[str, Any]
 
-SETTLE_S = 5.0
+SETTLE_S = 12.0  # a driver may take ten seconds to find a server again that it lost sight of
 
 
 def in_one_transaction(mongo: Mongo, action: Action, operation: Callable[[], Wire]) -> Wire:
