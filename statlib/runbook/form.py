@@ -27,6 +27,7 @@ from statlib.runbook.credentials import credentials_in
 from statlib.runbook.fragments import Code, Fragment, RefusalLine, StatusLine, stylesheet_fragment
 from statlib.runbook.look import shapes
 from statlib.runbook.parameters import (
+    ActingParameters,
     ParameterHelp,
     RunbookParameters,
     describe_parameters,
@@ -55,7 +56,8 @@ class ParameterForm:
     def __init__(self, runbook: Runbook, settings: Settings, *, given: Mapping[str, object] | None = None) -> None:
         self._runbook = runbook
         self._settings = settings
-        self._help = describe_parameters(runbook.parameters)
+        described = {one.name: one for one in describe_parameters(runbook.parameters)}
+        self._help = tuple(described[name] for name in _order(runbook.parameters))
         start = _starting_text(runbook.parameters, self._help, given or {})
         self.entries = {one.name: _entry(one, start[one.name]) for one in self._help}
         self._requests = 0
@@ -137,13 +139,18 @@ class ParameterForm:
         self._standing.value = f'<div class="statlib form-standing">{fragment.html()}</div>'
 
     def _box(self) -> Any:
-        rows = [_row(one, self.entries[one.name]) for one in self._help]
+        rows = [_row(one, self.entries[one.name], self._meaning(one)) for one in self._help]
         style = ipywidgets.HTML(stylesheet_fragment().html() + _STYLE, layout=ipywidgets.Layout(margin="0"))
         heading = ipywidgets.HTML(f'<div class="statlib"><b>Parameters of {self._runbook.name}</b></div>')
         children = [style, heading, *rows, self._standing, self._button, self._writer]
         box: Any = ipywidgets.VBox(children, layout=ipywidgets.Layout(width="100%"))
         box.add_class("statlib-form")
         return box
+
+    def _meaning(self, one: ParameterHelp) -> str:
+        if one.name == "confirm" and self._runbook.confirms is not None:
+            return f"to act: {self._runbook.confirms}, repeated"
+        return one.description
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         shown: Any = self._box()._repr_mimebundle_(**options)
@@ -153,8 +160,9 @@ class ParameterForm:
 
 
 def cell_source(parameters: RunbookParameters) -> str:
-    """The parameters cell: one assignment each, in declared order, of the values as JSON would carry them."""
-    return "\n".join(f"{name} = {_literal(value)}" for name, value in plain_parameters(parameters).items())
+    """The parameters cell: one assignment each of the values as JSON would carry them; what makes it act comes last."""
+    values = plain_parameters(parameters)
+    return "\n".join(f"{name} = {_literal(values[name])}" for name in _order(type(parameters)))
 
 
 def parameters_in(source: str) -> dict[str, object]:
@@ -216,8 +224,15 @@ _STYLE = (
     "<style>.statlib-form .statlib .paste{margin:4px 0 0;white-space:pre-wrap}"
     ".statlib-form .statlib label{font-weight:600}"
     ".statlib-form input[type=text],.statlib-form select{font-size:16px;min-height:40px}"
-    ".statlib-form .widget-checkbox{min-height:40px}</style>"
+    ".statlib-form .widget-checkbox{min-height:28px;height:auto;margin-bottom:0}"
+    ".statlib-form .widget-html,.statlib-form .widget-html-content{height:auto;min-height:0;line-height:inherit}"
+    ".statlib-form .statlib{text-wrap:pretty;white-space:normal}</style>"
 )
+
+
+def _order(model: type[RunbookParameters]) -> list[str]:
+    """As declared, but what says whether to act after what says on what."""
+    return sorted(model.model_fields, key=lambda name: name in ActingParameters.model_fields)
 
 
 def _starting_text(
@@ -244,9 +259,9 @@ def _is_choice(described: ParameterHelp) -> bool:
     return described.type.startswith(CHOICES_PREFIX)
 
 
-def _row(described: ParameterHelp, entry: Any) -> Any:
+def _row(described: ParameterHelp, entry: Any, meaning: str) -> Any:
     given = "must be given" if described.default is None else f"default {described.default}"
-    note = f"{described.description} ({described.type}; {given})".strip()
+    note = f"{meaning.replace('`', '')} ({described.type}; {given})".strip()
     html = f'<div class="statlib"><span class="note">{escape(note)}</span></div>'
     label = f'<div class="statlib"><label>{escape(described.name)}</label></div>'
     head = [] if isinstance(entry, ipywidgets.Checkbox) else [ipywidgets.HTML(label)]

@@ -22,6 +22,7 @@ from statlib.runbook.look.stylesheet import notebook_css
 
 NOTHING = "–"
 SLOT_MAX = 14  # characters of a unit that the stylesheet has a slot for
+BLOCKS_FROM = 4  # columns from which a row becomes a block where there is no width for a table
 LONG_S = 120.0
 RIGHT = 'style="text-align:right"'
 
@@ -174,14 +175,27 @@ class Table(Fragment):
     def html(self) -> str:
         right = [self._is_numeric(at) for at in range(len(self.columns))]
         head = "".join(
-            f'<th scope="col"{_aligned(numeric)}>{escape(column.name)}</th>'
+            f'<th{self._role("columnheader")} scope="col"{_aligned(numeric)}>{escape(column.name)}</th>'
             for column, numeric in zip(self.columns, right, strict=True)
         )
         body = "".join(self._row_html(at, row, right) for at, row in enumerate(self.rows))
         caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
         look = " ".join(name for name in ("slim" if self.slim else "", self._slot()) if name)
-        opening = f'<table class="{look}">' if look else "<table>"
-        return f"{opening}{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        group, row_role = self._role("rowgroup"), self._role("row")
+        classes = f' class="{look}"' if look else ""
+        table = (
+            f"<table{self._role('table')}{classes}>{caption}"
+            f"<thead{group}><tr{row_role}>{head}</tr></thead><tbody{group}>{body}</tbody></table>"
+        )
+        return f'<div class="rows">{table}</div>' if self._becomes_blocks else table
+
+    @property
+    def _becomes_blocks(self) -> bool:
+        return len(self.columns) >= BLOCKS_FROM
+
+    def _role(self, role: str) -> str:
+        """Said where the stylesheet may change an element's display, which drops what it means by itself."""
+        return f' role="{role}"' if self._becomes_blocks else ""
 
     def text(self) -> str:
         right = [self._is_numeric(at) for at in range(len(self.columns))]
@@ -230,10 +244,11 @@ class Table(Fragment):
     def _row_html(self, index: int, row: tuple[Value, ...], right: Sequence[bool]) -> str:
         cells = []
         for at, value in enumerate(self._cells(row)):
-            tag, scope = ("th", ' scope="row"') if at == 0 else ("td", "")
-            cells.append(f"<{tag}{scope}{_aligned(right[at])}>{self._value_html(value)}</{tag}>")
+            label = f' data-l="{escape(self.columns[at].name)}"' if self._becomes_blocks and at else ""
+            tag, kind = ("th", f'{self._role("rowheader")} scope="row"') if at == 0 else ("td", self._role("cell"))
+            cells.append(f"<{tag}{kind}{label}{_aligned(right[at])}>{self._value_html(value)}</{tag}>")
         bad = ' class="bad"' if index in self.failing else ""
-        return f"<tr{bad}>{''.join(cells)}</tr>"
+        return f"<tr{self._role('row')}{bad}>{''.join(cells)}</tr>"
 
 
 @dataclass(frozen=True, repr=False)
@@ -343,8 +358,9 @@ class GateTable(Fragment):
         )
         rows = "".join(self._row(gate) for gate in self.gates)
         slot = max((len(gate.unit) for gate in self.gates), default=0)
+        blocks = " rows" if self.links_below is None else ""  # a report's page has its own way with narrow gates
         return (
-            f'<div class="gates u{min(slot, SLOT_MAX)}"><table role="table"><thead role="rowgroup">'
+            f'<div class="gates{blocks} u{min(slot, SLOT_MAX)}"><table role="table"><thead role="rowgroup">'
             f'<tr role="row">{head}</tr></thead><tbody role="rowgroup">{rows}</tbody></table></div>'
         )
 
