@@ -193,6 +193,19 @@ def test_a_comparison_of_several_families_stops_between_them(boundary: Boundary,
         assert len(held.stopped) == 1
 
 
+def test_a_boundary_that_stops_tells_its_operations_to_stop_first(boundary: Boundary, held: Held) -> None:
+    app = create_app(boundary.library.host, LIBRARY, boundary.app.state.authentication)
+    token = boundary.token(*Capability, name="olga")
+    stopping = in_background(app)
+    with AdminClient(stopping.__enter__(), token) as client:
+        with asking(lambda: client.backfill(boundary.library.project, SHELVES, request_id="the-request")) as ended:
+            assert held.entered.wait(30)
+            stopping.__exit__(None, None, None)
+        assert ended == [CancelReason.Cancelled]
+    assert_nothing_held(boundary)
+    assert boundary.audits(RequestId="the-request")[-1]["Reason"] == "Cancelled"
+
+
 def twin(boundary: Boundary) -> Action:
     """The request that another process of the boundary would be carrying out."""
     project = boundary.library.project

@@ -23,6 +23,7 @@ from statlib.kernel.settings import Settings
 from statlib.mongo.reasons import MongoReason
 from statlib.passes import retention
 from statlib.passes.audit import AUDIT, REQUEST, Outcome, RequestReason
+from statlib.passes.operations import OPERATION
 from statlib.passes.retention import Records
 from statlib.statistics.reasons import OperateReason
 from tests.boundaries import Boundary, boundary_of, new_request_id
@@ -242,6 +243,17 @@ def test_a_pass_removes_at_most_its_cap_of_what_is_older_than_its_retention(
     left = {found["_id"] for found in stored.find({"_id": {"$type": "string"}})}
     assert left == {"young-0", "young-1", *(["old-0"] if old > 3 else [])}
     assert boundary.audits(Action="postRetention")[-1]["After"]["removed"] == pruned.removed
+
+
+def test_what_dead_processes_left_of_requests_goes_with_the_requests(boundary: Boundary, client: AdminClient) -> None:
+    kept_s = boundary.library.mongo.settings.admin.request_retention_s
+    claims, now = boundary.library.mongo.collection(OPERATION), client.server_time()
+    ages_s = {"dead": kept_s + 60, "young": kept_s - 60, "alive": -60}
+    claims.insert_many([{"_id": id_, "ExpiresAtUtc": now - timedelta(seconds=age)} for id_, age in ages_s.items()])
+    client.prune(Records.AUDIT)
+    assert claims.count_documents({}) == 3
+    client.prune(Records.REQUESTS)
+    assert {found["_id"] for found in claims.find()} == {"young", "alive"}
 
 
 def test_nothing_prunes_audit_records_by_itself(boundary: Boundary) -> None:
