@@ -63,7 +63,8 @@ class ParameterForm:
         self._requests = 0
         self._standing = ipywidgets.HTML()
         self._button = ipywidgets.Button(
-            description="Write the parameters cell", layout=ipywidgets.Layout(width="auto", min_height="40px")
+            description="Write the parameters cell",
+            layout=ipywidgets.Layout(width="auto", min_height="40px", align_self="flex-start"),
         )
         self._writer = _Writer(layout=ipywidgets.Layout(height="0", margin="0"))
         for entry in self.entries.values():
@@ -149,7 +150,7 @@ class ParameterForm:
 
     def _meaning(self, one: ParameterHelp) -> str:
         if one.name == "confirm" and self._runbook.confirms is not None:
-            return f"to act: {self._runbook.confirms}, repeated"
+            return f"to act: the {self._runbook.confirms}, repeated"
         return one.description
 
     def _repr_mimebundle_(self, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How a notebook shows a refusal: its reason and remedy, without a traceback through code that did as it should."""
+"""How a notebook shows a refusal or an interruption, without a traceback through code that did as it should."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ def show_refusals_briefly() -> None:
     from IPython.core.getipython import get_ipython  # noqa: PLC0415 - loaded in every kernel, and nowhere else
 
     shell: Any = get_ipython()
-    shell.set_custom_exc((Refusal,), _show)
+    shell.set_custom_exc((Refusal, KeyboardInterrupt), _show)
 
 
 def _show(
     shell: Any, kind: type[BaseException], error: BaseException, trace: TracebackType, tb_offset: int | None = None
 ) -> list[str]:
     del trace, tb_offset
-    remedy = error.remedy if isinstance(error, Refusal) else ""
-    lines = [f"Refused: {error}", remedy]
+    if isinstance(error, Refusal):
+        lines = [f"Refused: {error}", error.remedy]
+    else:
+        lines = ["Interrupted by hand.", "Run it again: what was done is on record and is not repeated."]
     shell._showtraceback(kind, error, lines)
     return lines
