@@ -21,6 +21,7 @@ from statlib.evidence.bundle import Bundle
 from statlib.evidence.envelope import TrustedKey
 from statlib.evidence.findings import Check
 from statlib.evidence.journal import read_journal
+from statlib.evidence.json_values import encode
 from statlib.evidence.signing import SigningKey, generate_key, public_file, read_trusted_keys
 from statlib.evidence.verdicts import Verdict
 from statlib.evidence.verify import Assurance, Requirement, Verification, verify
@@ -224,3 +225,18 @@ def test_lines_put_behind_an_anchored_end_are_caught(kept: Kept, folder: Path) -
         kept.anchors[1].model_dump() | {"entries": 2, "head": read_journal(folder / JOURNAL)[1].hash}
     )
     assert "closed with 2" in told(verify(folder, anchors=[longer]))
+
+
+def test_a_forgers_key_under_the_name_of_a_trusted_one_is_refused(
+    kept: Kept, folder: Path, forgers_key: SigningKey
+) -> None:
+    """The envelope names the trusted key's id and carries the forger's key, with which its signature holds."""
+    (trusted_id,) = kept.trusted
+    edit_output(folder)
+    bundle = Bundle(folder)
+    reseal(folder, signed_by=trusted_id)
+    envelope = json.loads(forgers_key.envelope(bundle.manifest.read_bytes()))
+    envelope["signatures"][0]["keyid"] = trusted_id
+    bundle.signature.write_bytes(encode(envelope))
+    found = verify(folder, trusted=kept.trusted, require=frozenset({Requirement.SIGNATURE}))
+    assert told(found) == "manifest.dsse.json: names another key id than its key has"

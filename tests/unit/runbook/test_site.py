@@ -166,6 +166,17 @@ def test_pages_are_bounded_and_full_ones_stay_as_they_are(
     assert "index.html" in changed
 
 
+def test_runs_found_together_reach_every_part_that_they_move(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "PART_RUNS_MAX", 5)
+    update_site(archive)
+    for number, minutes in enumerate((-900, 1, -400)):
+        leave_another(archive, minutes=minutes, number=number)
+    assert update_site(archive).added == 3
+    grown = pages(archive)
+    update_site(archive, anew=True)
+    assert pages(archive) == grown
+
+
 def test_pages_that_would_look_otherwise_are_all_written_again(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = update_site(archive).pages_written
     monkeypatch.setattr(build, "look_digest", lambda: "another look")
