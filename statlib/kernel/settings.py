@@ -96,7 +96,9 @@ class ScheduleSettings(_Section):
 class EvidenceSettings(_Section):
     """How runs are sealed, and whom the verifier trusts. Keys are files; none is ever copied into a report."""
 
-    signing_key_file: Path | None = Field(default=None, description="Ed25519 private key (PEM, mode 600); unset: unsigned")
+    signing_key_file: Path | None = Field(
+        default=None, description="Ed25519 private key (PEM, mode 600); unset: unsigned"
+    )
     trusted_keys_folder: Path | None = Field(default=None, description="public keys (*.pub) whose signatures count")
     anchor: Literal["off", "wanted", "required"] = Field(
         default="wanted",

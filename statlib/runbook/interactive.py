@@ -27,6 +27,7 @@ from statlib.runbook.archive import RunFolder, archive_folder, find_unfinished, 
 from statlib.runbook.conclusion import Ending
 from statlib.runbook.fragments import Code, Fragment, GateTable, KeyValues, StatusLine
 from statlib.runbook.holding import Hold, hold_run
+from statlib.runbook.look.quantities import plural
 from statlib.runbook.look.verdicts import look_of
 from statlib.runbook.opening import open_record
 from statlib.runbook.parameters import RunbookParameters, plain_parameters
@@ -48,6 +49,7 @@ def take_up(runbook: str, parameters: RunbookParameters, settings: Settings) -> 
 
     So a notebook that is run again after its kernel died goes on where it was.
     """
+    _note_how_cells_end()
     signing_key(settings)
     archive = archive_folder()
     plain = plain_parameters(parameters)
@@ -100,7 +102,8 @@ def keep_notebook(folder: RunFolder, journal: Journal, *, as_it_is: bool) -> int
     Refuses NotebookBehind if the saved file holds a cell that this kernel did not execute as it stands there,
     unless ``as_it_is``.
     """
-    executed = [source for source in _history() if source.strip()]
+    history_of_kernel = _history()
+    executed = [source for source in history_of_kernel if source.strip()]
     file = notebook_file()
     notebook = _from_history(executed) if file is None else _saved(file)
     history = {_sha256(source) for source in executed}
@@ -116,8 +119,41 @@ def keep_notebook(folder: RunFolder, journal: Journal, *, as_it_is: bool) -> int
             journal.append(EntryKind.CellExecuted, cell=cell.id, sha256=sha256, index=index)
     saved = "made from the kernel's history" if file is None else "the file as last saved"
     journal.append(EntryKind.Note, text=f"notebook.ipynb is {saved}; cells were matched to the kernel's history.")
+    if stale := _drop_stale_outputs([cell for _, cell in cells], history_of_kernel):
+        text = f"{plural(stale, 'cell')} had been saved with an earlier execution's output, which was left out."
+        journal.append(EntryKind.Note, text=text)
     nbformat.write(notebook, folder.notebook)  # type: ignore[no-untyped-call]
     return len(missing)
+
+
+def _drop_stale_outputs(cells: Sequence[Any], history: Sequence[str]) -> int:
+    """Take away what a cell showed before its last execution: a file saved in between still holds it. Returns of how
+    many cells. An execution after which the kernel counts on is the last; an error that it did not raise is stale."""
+    last = {_sha256(source): count for count, source in enumerate(history)}
+    stale = 0
+    for cell in cells:
+        count = last.get(_sha256(cell.source))
+        if count is None or not cell.outputs:
+            continue
+        raised = any(output.output_type == "error" for output in cell.outputs)
+        if cell.execution_count != count or (raised and _succeeded.get(count) is True):
+            cell.outputs, cell.execution_count = [], None
+            stale += 1
+    return stale
+
+
+_succeeded: dict[int, bool] = {}
+"""Of this kernel's executions since a run was opened in it, by number: whether the cell ended without an error."""
+
+
+def _note_how_cells_end() -> None:
+    shell: Any = get_ipython()
+    if shell is not None and _note_how_a_cell_ended not in shell.events.callbacks["post_run_cell"]:
+        shell.events.register("post_run_cell", _note_how_a_cell_ended)
+
+
+def _note_how_a_cell_ended(result: Any) -> None:
+    _succeeded[int(result.execution_count or 0)] = bool(result.success)
 
 
 def notebook_file() -> Path | None:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from statlib.admin import wire
 from statlib.runbook.fragments import Column, Table
+from statlib.runbook.look.quantities import plural
 from statlib.runbook.parameters import ActingParameters
 from statlib.runbook.run import Run
 
@@ -51,7 +52,7 @@ class Standing(BaseModel):
             )
             for family in self.families
         )
-        return Table(f"{modes}; opened {self.status.opening_count or 0} times", columns, rows)
+        return Table(f"{modes}; opened {plural(self.status.opening_count or 0, 'time')}", columns, rows)
 
 
 def standing(run: Run[Any]) -> Standing:

@@ -91,6 +91,21 @@ def test_a_saved_cell_that_was_not_executed_is_refused_until_it_is_sealed_as_it_
     assert [str(finding) for finding in verify(folder.final).findings] == []
 
 
+@pytest.mark.parametrize("count", ["1", "saved.cells[at].execution_count"], ids=["an earlier count", "the same count"])
+def test_what_a_cell_showed_before_its_last_execution_is_left_out(by_hand: ByHand, count: str) -> None:
+    """As after an interruption: saved with its error, run again from the top, closed."""
+    edit = (
+        "import nbformat, os\nfile = os.environ['JPY_SESSION_NAME']\nsaved = nbformat.read(file, as_version=4)\n"
+        "at = next(n for n, cell in enumerate(saved.cells) if 'tiny.append' in cell.source)\n"
+        "error = nbformat.v4.new_output('error', ename='KeyboardInterrupt', evalue='', traceback=[])\n"
+        f"saved.cells[at].outputs, saved.cells[at].execution_count = [error], {count} or 4\nnbformat.write(saved, file)"
+    )
+    by_hand(PREFLIGHT_CELL, ACT_CELL, edit, MEASURE_CELL, CLOSE_CELL)
+    (folder,) = find_runs(by_hand.archive)
+    assert [str(finding) for finding in verify(folder.final).findings] == []
+    assert "an earlier execution's output, which was left out" in folder.journal.read_text(encoding="utf-8")
+
+
 def test_after_its_kernel_ended_the_notebook_goes_on_where_it_was(by_hand: ByHand) -> None:
     by_hand(PREFLIGHT_CELL, ACT_CELL)
     assert len(by_hand.lines) == 1
