@@ -97,7 +97,7 @@ class Run(Generic[P]):
         the run is closed. Opened when it is first asked for."""
         from statlib.admin.embedded import boundary  # noqa: PLC0415 - a runbook that asks nothing needs no server
 
-        return self._resources.enter_context(boundary(load_settings(), REVIEW))  # as they are by now
+        return self._resources.enter_context(boundary(load_settings(), REVIEW, run=self.run_id))  # as they are by now
 
     def request_id(self, step: str) -> str:
         """The same for the same step of the same run, so that a repeated call is known for what it is."""

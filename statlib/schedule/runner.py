@@ -63,6 +63,7 @@ def start(claim: Claim) -> ForkServerProcess:
 
 def _main(order_json: str, environment: dict[str, str]) -> NoReturn:
     os.setsid()
+    os.dup2(2, 1)  # what a run says is no part of its scheduler's answer, and must not hold that pipe open
     os.environ.clear()
     os.environ.update(environment)
     claim = Order.model_validate_json(order_json).claim()

@@ -54,7 +54,8 @@ def set_fleet_mode(mongo: Mongo, catalogue: AnyCatalogue, mode: Mode, action: Ac
                 {"_id": GLOBAL_ID}, _transition(mongo, catalogue, mode, counter="ModeEpoch"), session=session
             )
         after = GlobalControl.from_bson(_require(_find(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)))
-        accept(mongo, session, action, before=_fleet(before), after=_fleet(after), now=_now(mongo, session))
+        generation, now = after.mode_epoch, _now(mongo, session)
+        accept(mongo, session, action, before=_fleet(before), after=_fleet(after), now=now, generation=generation)
         return after
 
     return transact(mongo, body)
@@ -82,7 +83,8 @@ def set_narrow_gate(
         if before.mode is not mode:
             _turn(mongo, catalogue, session, before, mode)
         after = ProjectControl.from_bson(_require(_find(mongo, session, CONTROL, project)))
-        accept(mongo, session, action, before=_project(before), after=_project(after), now=_now(mongo, session))
+        generation, now = after.opening_count, _now(mongo, session)
+        accept(mongo, session, action, before=_project(before), after=_project(after), now=now, generation=generation)
         return after
 
     return transact(mongo, body)

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from pymongo.client_session import ClientSession
 
+from statlib.kernel.cancellation import require_not_cancelled
 from statlib.kernel.refusals import Refusal
 from statlib.mongo.connection import Mongo
 from statlib.mongo.leases import Lease, fence
@@ -47,6 +48,7 @@ def publish(mongo: Mongo, catalogue: AnyCatalogue, publication: Publication) -> 
     """
     batches = _batches(sorted(publication.values))
     for batch in batches:
+        require_not_cancelled()
 
         def body(session: ClientSession, scopes: tuple[str, ...] = batch) -> None:
             fence(mongo, session, *publication.leases.values())
