@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,11 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from statlib.bench.archives import leave_runs
+from statlib.evidence.verdicts import Verdict
+from statlib.runbook.report import render_report
 from statlib.runbook.site import build
 from statlib.runbook.site.build import update_site
+from tests.unit.runbook.report_samples import sample
 
 ABSENT_OK = os.environ.get("STATLIB_BROWSER_ABSENT_OK") == "1"  # read before fixtures clear what is ours
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -195,3 +198,19 @@ def test_keys_alone_reach_and_work_the_filter(browser: Browser, archive: Path, s
     page.locator("input[name=outcome]").first.focus()
     page.keyboard.press("ArrowRight")
     assert page.url.endswith("#outcome=passed")
+
+
+@pytest.mark.parametrize("width", [NARROWEST, 390, 1280])
+def test_a_note_without_a_space_keeps_a_report_within_its_page(
+    width: int, browser: Browser, tmp_path: Path, seen: Seen
+) -> None:
+    report = sample(Verdict.FAILED)
+    longest = report.gates[0].model_copy(update={"note": "StatisticsConflict" * 12})
+    (tmp_path / "index.html").write_text(render_report(replace(report, gates=(longest,))), encoding="utf-8")
+    page = opened(browser, tmp_path, seen, viewport={"width": width, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    note, table = (page.locator(f"#gates {part}").first.bounding_box() for part in (".note", ".gates"))
+    assert note
+    assert table
+    assert note["x"] + note["width"] <= table["x"] + table["width"] + 1
+    assert page.locator("#gates .note").first.evaluate("note => note.scrollWidth <= note.clientWidth")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -156,12 +157,20 @@ def _refused(outcome: Outcome, refusal: Refusal) -> dict[str, Any]:
     return {
         "arm": Arm.TRANSACTIONAL.value,
         "outcome": outcome.value,
-        "reason": "+".join([refusal.reason.name, *causes]),
+        "reason": reason_with_causes(refusal),
         "kind": refusal.reason.kind.value,
         "attempts": len(causes),
         "expects_receipt": False,
         "applied": False,
     }
+
+
+def reason_with_causes(refusal: Refusal) -> str:
+    """``AttemptsExhausted (2 × StatisticsConflict, 1 × WriteConflict)``: causes in the order of their first."""
+    counted = ", ".join(
+        f"{times:,} × {cause}" for cause, times in Counter(refusal.state.get("failedAttempts", [])).items()
+    )
+    return f"{refusal.reason.name} ({counted})" if counted else refusal.reason.name
 
 
 def _failed(error: StatlibError | PyMongoError) -> dict[str, Any]:
