@@ -84,6 +84,7 @@ class Refusal(StatlibError):
         self.reason = reason
         self.detail = detail
         self.state: Mapping[str, Any] = dict(state or {})
+        self.add_note(f"remedy: {self.remedy}")  # a traceback shows it, where no command line does
 
     @property
     def remedy(self) -> str:
@@ -106,10 +107,12 @@ class Fault(StatlibError):
     def __init__(self, message: str, *, remedy: str = "") -> None:
         super().__init__(message)
         self.remedy = remedy
+        if remedy:
+            self.add_note(f"remedy: {remedy}")
 
 
 class SettingsReason(Reason):
     """Why the settings or an input file were not accepted."""
 
-    SettingsInvalid = (RefusalKind.INVALID, "Correct the named setting; `statlib settings` lists them all.")
+    SettingsInvalid = (RefusalKind.INVALID, "Correct the named setting; docs/reference/settings.md lists them all.")
     InputUnreadable = (RefusalKind.INVALID, "Give an existing, readable file or folder.")

@@ -7,19 +7,35 @@ moves no statistics and serves none. Secrets are masked wherever a tree is shown
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal, Self
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
 
 from statlib.kernel.clock import Clock
 from statlib.kernel.refusals import Refusal, SettingsReason
 
 DATA_DIR_DEFAULT = Path(".statlib")
+PREFIX = "STATLIB__"
+LOOKALIKE = "STATLIB_"
+
+# What a cluster sets in every container beside a service of that name (here: statlib-admin); never a setting.
+_SERVICE_LINK = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)|_PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?")
 
 
 class _Section(BaseModel):
@@ -114,7 +130,7 @@ class Settings(BaseSettings):
     """The whole tree."""
 
     model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix="STATLIB__", env_nested_delimiter="__", env_ignore_empty=True
+        frozen=True, extra="forbid", env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True
     )
 
     data_dir: Path = DATA_DIR_DEFAULT
@@ -156,11 +172,17 @@ def config_file() -> Path | None:
 
 
 def load_settings(config: Path | None = None) -> Settings:
-    """Build the tree, from ``config`` if given. Refuses SettingsInvalid, naming each wrong setting in one line."""
+    """Build the tree, from ``config`` if given.
+
+    Refuses SettingsInvalid, naming each wrong setting in one line: also a variable that looks like a setting and is
+    none, because a misspelt address would otherwise send the data to another server.
+    """
     if config is not None:
         os.environ["STATLIB_CONFIG"] = str(config)
     if (found := config_file()) is not None and not found.is_file():
         raise Refusal(SettingsReason.InputUnreadable, f"{found} does not exist")
+    if foreign := list(foreign_variables(os.environ)):
+        raise Refusal(SettingsReason.SettingsInvalid, "; ".join(foreign))
     try:
         return Settings()
     except ValidationError as error:
@@ -168,3 +190,50 @@ def load_settings(config: Path | None = None) -> Settings:
             f"{'.'.join(str(p) for p in e['loc'])}: {e['msg']}" for e in error.errors(include_input=False)
         )
         raise Refusal(SettingsReason.SettingsInvalid, wrong) from error
+    except SettingsError as error:  # a variable that should hold JSON; its value may be a secret, and is not told
+        raise Refusal(SettingsReason.SettingsInvalid, str(error)) from error
+    except tomllib.TOMLDecodeError as error:
+        raise Refusal(SettingsReason.SettingsInvalid, f"{found}, {_place_first(str(error))}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refusal(SettingsReason.InputUnreadable, f"{found} cannot be read") from error
+
+
+def foreign_variables(environment: Iterable[str]) -> Iterator[str]:
+    """One line for each variable that looks like a setting and is none, with the setting that it may have meant."""
+    known = {f"{PREFIX}{'__'.join(path)}".upper() for path in _paths(Settings)}
+    by_letters = {_letters(name): name for name in sorted(known)}
+    sections = tuple(f"{LOOKALIKE}{name}_".upper() for name, field in Settings.model_fields.items() if _section(field))
+    for name in sorted(environment):
+        upper = name.upper()
+        if not upper.startswith(LOOKALIKE) or upper in known:
+            continue
+        alike = by_letters.get(_letters(upper))
+        ours = upper.startswith(PREFIX)
+        linked = any(_SERVICE_LINK.fullmatch(upper[len(section) - 1 :]) for section in sections)
+        if not ours and alike is None and (linked or not upper.startswith(sections)):
+            continue
+        near = [alike] if alike else difflib.get_close_matches(upper, known, n=1, cutoff=0.6)
+        yield f"{name} is no setting" + (f" (did you mean {near[0]}?)" if near else "")
+
+
+def _paths(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Leaves, and sections, which a variable may give whole, as JSON."""
+    for name, field in model.model_fields.items():
+        yield (*above, name)
+        if (below := _section(field)) is not None:
+            yield from _paths(below, (*above, name))
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").upper()
+
+
+def _place_first(message: str) -> str:
+    """``Invalid value (at line 1, column 5)`` as ``line 1, column 5: Invalid value``."""
+    found = re.fullmatch(r"(?P<what>.*?) \(at (?P<place>[^()]*)\)", message, re.DOTALL)
+    return f"{found['place']}: {found['what']}" if found else message

@@ -268,3 +268,11 @@ def test_every_setting_is_listed_with_its_origin_and_no_secret(config: Path, mon
     shown = CliRunner().invoke(main, ["settings"]).stdout
     assert "hunter22" not in shown + listed.stdout
     assert all(name in shown for name in found)
+
+
+def test_a_settings_file_that_is_no_toml_is_a_failed_check_that_names_its_line(config: Path) -> None:
+    config.write_text("mongo = \n", encoding="utf-8")
+    code, found, _ = doctor()
+    assert code == 1
+    assert found["settings"]["level"] == "fail"
+    assert f"{config}, line 1" in found["settings"]["found"]
