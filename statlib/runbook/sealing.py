@@ -2,7 +2,8 @@
 
 The order is what makes a half-finished end harmless: steps are closed, then gates and the verdict enter the
 journal, then the report is written, then everything is sealed, and only then does the folder take its final
-name. Whatever dies in between leaves a working folder, which no reader takes for a run.
+name. Whatever dies in between leaves a working folder, which no reader takes for a run. The archive's pages, made
+last, prove nothing and can be made again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from statlib.runbook.archive import RunFolder
 from statlib.runbook.catalogue import Runbook
 from statlib.runbook.conclusion import Conclusion, Ending, Halted, conclude
 from statlib.runbook.findings import Findings
+from statlib.runbook.listing import list_runs
 from statlib.runbook.parameters import RunbookParameters, may_act, plain_parameters
 from statlib.runbook.report import render_report
 from statlib.runbook.signing import signing_key
@@ -72,7 +74,9 @@ def end_run(
             f"run {folder.run_id} ended as {conclusion.verdict.value!r}, but could not be sealed",
             remedy=f"Its evidence is whole, in {folder.working}; no report was made of it.",
         ) from error
-    return EndedRun(folder.run_id, folder.publish(), conclusion)
+    path = folder.publish()
+    list_runs(folder.archive)
+    return EndedRun(folder.run_id, path, conclusion)
 
 
 def _seal(  # noqa: PLR0917 - what a seal is made of

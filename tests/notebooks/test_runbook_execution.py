@@ -90,6 +90,8 @@ def test_an_acting_run_passes_its_gates_and_is_verified_from_its_folder_alone(ru
     }  # fmt: skip
     assert [folder.final for folder in find_runs(runs.archive)] == [run.path]
     assert list(find_unfinished(runs.archive)) == []
+    listed = (run.path / "../../index.html").resolve()
+    assert f"{run.path.parent.name}/{run.path.name}/report.html" in listed.read_text(encoding="utf-8")
 
 
 def test_without_apply_the_run_stops_green_after_its_dry_run(runs: Runs) -> None:

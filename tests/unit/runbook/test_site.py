@@ -19,6 +19,7 @@ from statlib.evidence.verdicts import Verdict
 from statlib.evidence.verify import verify
 from statlib.kernel.refusals import Refusal
 from statlib.runbook.archive import RunFolder
+from statlib.runbook.listing import list_runs
 from statlib.runbook.site import build
 from statlib.runbook.site.build import update_site
 from statlib.runbook.site.ledger import LEDGER_NAME
@@ -311,3 +312,33 @@ def _recording(listed: list[os.PathLike[str]]) -> object:
         return scandir(path)
 
     return recorded
+
+
+def test_a_run_that_ends_is_listed_and_its_way_back_leads_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = leave_another(tmp_path / "reports")
+    assert list_runs(folder.archive)
+    assert linked(folder.archive / "index.html") == [f"{folder.runbook}/{folder.name}"]
+    assert (folder.final / "../../index.html").resolve() == (folder.archive / "index.html").resolve()
+    assert capsys.readouterr().err == ""
+
+
+def test_pages_that_cannot_be_made_are_a_note_and_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = leave_another(tmp_path / "reports")
+    (folder.archive / "index.html").mkdir()
+    assert not list_runs(folder.archive)
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("note: ")
+    assert "statlib reports site" in said
+
+
+def test_a_run_that_vanished_is_named_by_whoever_lists_first(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    update_site(archive)
+    gone = leave_another(archive)
+    list_runs(archive)
+    shutil.rmtree(gone.final)
+    list_runs(archive)
+    assert capsys.readouterr().err == f"note: gone without a tombstone: {gone.runbook}/{gone.name}\n"
