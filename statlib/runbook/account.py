@@ -89,7 +89,7 @@ def account_for(
         rehearsal=_rehearsal(conclusion),
         halt=page.Halt(halted.cause, halted.detail, halted.remedy, halted.at_step) if halted else None,
         highlights=findings.highlights,
-        next_steps=tuple(_next_steps(runbook, folder, conclusion)),
+        next_steps=tuple(_next_steps(runbook, folder, conclusion, findings.next_steps)),
         gates=conclusion.gates,
         figures=findings.figures,
         timeline=tuple(_timeline(entries)),
@@ -125,7 +125,9 @@ def _rehearsal(conclusion: Conclusion) -> str:
     return "the window was shorter than seven days, or the clock was advanced"
 
 
-def _next_steps(runbook: Runbook, folder: RunFolder, conclusion: Conclusion) -> Iterator[page.NextStep]:
+def _next_steps(
+    runbook: Runbook, folder: RunFolder, conclusion: Conclusion, of_failure: Sequence[page.NextStep]
+) -> Iterator[page.NextStep]:
     if conclusion.verdict is Verdict.DRY_RUN_ONLY:
         yield page.NextStep(
             "Act",
@@ -136,6 +138,7 @@ def _next_steps(runbook: Runbook, folder: RunFolder, conclusion: Conclusion) -> 
         yield page.NextStep(conclusion.halted.remedy)
     elif conclusion.verdict is Verdict.FAILED:
         yield page.NextStep("Look at the failed gates and their raw captures before running again.")
+        yield from of_failure
     if runbook.rollback is not None and conclusion.verdict not in (Verdict.DRY_RUN_ONLY, Verdict.REFUSED):
         yield page.NextStep("Undo it, if need be.", "", f"statlib runbook run {runbook.rollback}")
     yield page.NextStep("Check that this report is what the evidence says.", "", verify_command(folder))

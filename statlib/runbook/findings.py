@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 from statlib.evidence.capture_reader import CaptureReader
 from statlib.runbook.fragments import Figure
 from statlib.runbook.parameters import RunbookParameters
-from statlib.runbook.report import DataSource, Highlight
+from statlib.runbook.report import DataSource, Highlight, NextStep
 
 
 @dataclass(frozen=True)
 class Findings:
     """``subject`` is what was tried, as a headline names it ("Soak"). ``figure_of_gate`` maps a gate's key to the key
-    of the figure that shows what it measured."""
+    of the figure that shows what it measured. ``next_steps`` are for a run that failed."""
 
     subject: str = ""
     lead: str = ""
     highlights: tuple[Highlight, ...] = ()
     figures: tuple[Figure, ...] = ()
     provenance: tuple[DataSource, ...] = ()
+    next_steps: tuple[NextStep, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     figure_of_gate: Mapping[str, str] = field(default_factory=dict)
 

@@ -52,7 +52,7 @@ class GatePair:
 
 @dataclass(frozen=True, slots=True)
 class FigurePair:
-    """A key figure of the reports' first screens."""
+    """A key figure of the reports' first screens, by its label. ``unit`` is empty where the two do not share one."""
 
     label: str
     unit: str
@@ -100,7 +100,7 @@ def compare(first: Path, second: Path) -> Comparison:
         a=_side(first, a),
         b=_side(second, b),
         gates=tuple(_gates(a, b)),
-        figures=tuple(_figures(a, b)),
+        figures=tuple(key_figures(a, b)),
         parameters=tuple(_differing(a.parameters, b.parameters)),
         environment=tuple(_differing(a.environment, b.environment)),
     )
@@ -124,10 +124,13 @@ def _gates(a: RunEvidence, b: RunEvidence) -> Iterator[GatePair]:
         yield GatePair(key, one.title, one.unit, left.get(key), right.get(key))
 
 
-def _figures(a: RunEvidence, b: RunEvidence) -> Iterator[FigurePair]:
-    left, right = ({(one.label, one.unit): one.value for one in side.highlights} for side in (a, b))
-    for label, unit in dict.fromkeys([*left, *right]):
-        yield FigurePair(label, unit, left.get((label, unit)), right.get((label, unit)))
+def key_figures(a: RunEvidence, b: RunEvidence) -> Iterator[FigurePair]:
+    left, right = ({one.label: one for one in side.highlights} for side in (a, b))
+    for label in dict.fromkeys([*left, *right]):
+        one, other = left.get(label), right.get(label)
+        units = {figure.unit for figure in (one, other) if figure}
+        unit = units.pop() if len(units) == 1 else ""
+        yield FigurePair(label, unit, one.value if one else None, other.value if other else None)
 
 
 def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[ValuePair]:

@@ -19,8 +19,9 @@ from statlib.kernel.refusals import Refusal
 from statlib.runbook.findings import Findings
 from statlib.runbook.fragments import Figure
 from statlib.runbook.look import figures as draw
+from statlib.runbook.look.quantities import plural
 from statlib.runbook.parameters import RunbookParameters
-from statlib.runbook.report import DataKind, DataSource, Highlight
+from statlib.runbook.report import DataKind, DataSource, Highlight, NextStep
 from statlib.runbook.soak.window import PROGRESS, REBUILDS, ProgressRow, RebuildRow
 
 Row = TypeVar("Row")
@@ -36,6 +37,7 @@ def soak_findings(captures: CaptureReader, parameters: RunbookParameters) -> Fin
         highlights=tuple(_highlights(captures)),
         figures=tuple(_figures(captures)),
         provenance=tuple(_provenance(captures)),
+        next_steps=tuple(_next_steps(captures)),
         figure_of_gate={
             "volume": "saves",
             "parity": "parity",
@@ -137,8 +139,22 @@ def _highlights(captures: CaptureReader) -> Iterator[Highlight]:
         if rebuilds:
             races = sum(row.races_lost for row in rebuilds)
             reasons = sorted({row.reason for row in rebuilds if row.reason})
-            note = "; ".join([f"{races:,} races lost and run again", *reasons])
-            yield Highlight("Rebuilds under load", published, f"of {len(rebuilds)}", note)
+            note = "; ".join([f"of {len(rebuilds):,}", f"{plural(races, 'race')} lost and run again", *reasons])
+            yield Highlight("Rebuilds under load", published, "", note)
+
+
+def _next_steps(captures: CaptureReader) -> Iterator[NextStep]:
+    """What a run that failed should be given, where the review itself is smaller than what the gate asks for."""
+    with suppress(Refusal):
+        least = captures.document(soak.THRESHOLDS, soak.SoakThresholds).operations_min
+        decisions = captures.document(soak.LOADED, soak.Loaded).events_total
+        if 0 < decisions < least:
+            yield NextStep(
+                "Ask of a small review no more than it holds.",
+                f"Representative volume wants {plural(least, 'operation')}, and this review has "
+                f"{plural(decisions, 'decision')}. The report will say what was asked for. Add to the command:",
+                f"-p 'thresholds={{\"operations_min\":{decisions}}}'",
+            )
 
 
 def _provenance(captures: CaptureReader) -> Iterator[DataSource]:

@@ -12,10 +12,12 @@ from click.testing import CliRunner
 
 from statlib.bench.archives import KINDS, NEWEST, leave_runs
 from statlib.cli.main import main
+from statlib.evidence.bundle import Bundle, KeyFigure, RunEvidence
+from statlib.evidence.checks.files import read_manifest
 from statlib.kernel.refusals import Refusal
 from statlib.runbook.archive import RunFolder, find_runs
 from statlib.runbook.reasons import RunbookReason
-from statlib.runbook.site.comparison import compare
+from statlib.runbook.site.comparison import compare, key_figures
 from tests.unit.evidence.soak_run import THRESHOLDS, Raw, Story, leave_bundle, parity
 
 
@@ -112,3 +114,17 @@ def test_a_start_in_the_list_is_the_runs_own(tmp_path: Path) -> None:
         "Rehearsal passed: 12 of 12 gates"
         in CliRunner().invoke(main, ["reports", "list", "--archive", str(tmp_path)]).output
     )
+
+
+def test_a_key_figure_is_paired_by_its_label_whatever_its_unit(tmp_path: Path) -> None:
+    def evidence(**units: str) -> RunEvidence:
+        statement, _ = read_manifest(Bundle(leave_bundle(tmp_path / "-".join(units.values()), Story())))
+        assert statement
+        figures = tuple(KeyFigure(label=label, value=4, unit=unit) for label, unit in units.items())
+        return statement.predicate.model_copy(update={"highlights": figures})
+
+    found = list(key_figures(evidence(Rebuilds="of 4", Latency="ms"), evidence(Rebuilds="of 6", Latency="ms")))
+    assert [(pair.label, pair.unit, pair.a, pair.b) for pair in found] == [
+        ("Rebuilds", "", 4, 4),
+        ("Latency", "ms", 4, 4),
+    ]
