@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from statlib.admin.principals import Capability
-from statlib.cli import operate as _operate  # noqa: F401 - sees that the extra is installed
 from statlib.cli.output import answer, json_option
 
 if TYPE_CHECKING:

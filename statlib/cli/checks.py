@@ -15,6 +15,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from statlib.kernel.installation import install_command
 from statlib.kernel.refusals import Fault, Refusal
 from statlib.kernel.settings import Settings
 from statlib.local.binary import find_binary
@@ -83,7 +84,7 @@ def extra_check(extra: str, purpose: str) -> Check:
         lacking = ["this installation does not know it"]
     if not lacking:
         return Check(f"extra {extra}", Level.OK, purpose)
-    return Check(f"extra {extra}", Level.WARN, f"{', '.join(lacking)} ({purpose})", f"pip install 'statlib[{extra}]'")
+    return Check(f"extra {extra}", Level.WARN, f"{', '.join(lacking)} ({purpose})", install_command(extra))
 
 
 def requirements_of(extra: str) -> list[Requirement]:

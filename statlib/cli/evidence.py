@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from statlib.cli.output import answer, json_option
+from statlib.kernel.installation import install_command
 from statlib.kernel.refusals import Fault
 from statlib.kernel.settings import load_settings
 
@@ -133,7 +134,7 @@ def _anchors(path: Path) -> Sequence[Anchor]:
 
 def _need_cryptography() -> None:
     if importlib.util.find_spec("cryptography") is None:
-        raise Fault("signatures need the library cryptography", remedy="pip install 'statlib[evidence]'")
+        raise Fault("signatures need the library cryptography", remedy=install_command("evidence"))
 
 
 def _lines(found: Verification) -> Iterator[str]:

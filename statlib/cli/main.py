@@ -91,9 +91,9 @@ class LazyGroup(click.Group):
         try:
             command = getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError as error:
-            if (extra := EXTRA_OF_MODULE.get((error.name or "").partition(".")[0])) is None:
+            if (refusal := _extra_missing(cmd_name, error)) is None:
                 raise
-            raise Refusal(CliReason.ExtraMissing, f"{cmd_name} needs: pip install 'statlib[{extra}]'") from error
+            raise refusal from error
         if not isinstance(command, click.Command):
             raise TypeError(f"{entry.target} is not a command")
         return command
@@ -109,6 +109,10 @@ class LazyGroup(click.Group):
             _refused(ctx, refusal)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
+        except ModuleNotFoundError as error:
+            if (missing := _extra_missing(ctx.invoked_subcommand or "statlib", error)) is not None:
+                _refused(ctx, missing)
+            _failed(error)
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # the reader of our output left; click ends quietly
@@ -125,10 +129,19 @@ class LazyGroup(click.Group):
 def main(config: Path | None) -> None:
     """Keep derived data exact, and prove it.
 
-    Exit codes: 0 done, 2 bad usage or input, 4 refused, 6 fault. Every command takes --json.
+    Exit codes: 0 done, 2 bad usage or input, 4 refused, 6 fault. Every command that answers takes --json.
     """
     if config is not None:
         os.environ["STATLIB_CONFIG"] = str(config)
+
+
+def _extra_missing(command: str, error: ModuleNotFoundError) -> Refusal | None:
+    """None: the module is of no extra, and its absence is a fault."""
+    if (extra := EXTRA_OF_MODULE.get((error.name or "").partition(".")[0])) is None:
+        return None
+    from statlib.kernel.installation import install_command  # noqa: PLC0415 - `statlib --help` needs none of it
+
+    return Refusal(CliReason.ExtraMissing, f"{command} needs: {install_command(extra)}")
 
 
 def exit_code_of(refusal: Refusal) -> int:

@@ -10,9 +10,8 @@ import click
 from statlib.cli.output import answer, json_option
 from statlib.kernel.settings import load_settings
 from statlib.mongo.connection import connected
-from statlib.workers.deployment_gauges import DeploymentGauges
-from statlib.workers.exposition import LOOPBACK, exposed
 
+LOOPBACK = "127.0.0.1"
 PORT_DEFAULT = 9464  # where exporters of OpenTelemetry listen
 
 
@@ -28,6 +27,9 @@ def metrics(address: str, port: int) -> None:
     Gauges are read from the database when somebody scrapes: families by state and gate, room in the ledger, live
     hosts, slots of schedules. No label carries an identifier. Alert rules and a dashboard: docs/deploy.
     """
+    from statlib.workers.deployment_gauges import DeploymentGauges  # noqa: PLC0415 - needs the extra `metrics`
+    from statlib.workers.exposition import exposed  # noqa: PLC0415
+
     stop = threading.Event()
     with connected(load_settings(), app_name="statlib-metrics") as mongo, exposed(address=address, port=port) as url:
         DeploymentGauges(mongo).declare()

@@ -1,26 +1,21 @@
 """Operators' actions on statistics, each one call of the boundary's client.
 
-The boundary is imported when it is called, so that help answers at once; that its extra is installed is seen before.
+The boundary is imported when it is called, so that help answers at once, and without the extra.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import click
 
-from statlib.cli.output import answer, json_option
+from statlib.cli.output import answer, counted, json_option
 
 if TYPE_CHECKING:
     from statlib.admin import wire
     from statlib.admin.client import AdminClient
-
-for _needed in ("fastapi", "jwt", "uvicorn"):
-    if find_spec(_needed) is None:
-        raise ModuleNotFoundError(f"No module named {_needed!r}", name=_needed)
 
 EXIT_NOT_EXACT = 3
 
@@ -90,7 +85,7 @@ def backfill(project: UUID, family: str, force: bool, request_id: str | None) ->
     answer(
         done.model_dump(mode="json"),
         [
-            f"{family}: {len(rebuilt.published)} scopes published, {len(rebuilt.current)} were current",
+            f"{family}: {counted(len(rebuilt.published), 'scope')} published, {len(rebuilt.current):,} current before",
             f"races lost to saves: {done.races_lost}",
             _compared(done.parity),
         ],
@@ -138,7 +133,7 @@ def _every_family() -> tuple[str, ...]:
 
 def _turn_gate(project: UUID, request_id: str | None, *, enabled: bool) -> None:
     turned = ask(lambda client: client.set_narrow_gate(project, enabled=enabled, request_id=request_id))
-    _turned(f"project {project}", turned.model_dump(mode="json"), turned.mode, f"opened {turned.opening_count} times")
+    _turned(f"project {project}", turned.model_dump(mode="json"), turned.mode, _openings(turned.opening_count))
 
 
 def _turn_fleet(request_id: str | None, *, enabled: bool) -> None:
@@ -147,11 +142,18 @@ def _turn_fleet(request_id: str | None, *, enabled: bool) -> None:
 
 
 def _turned(what: str, value: Any, mode: str, count: str) -> None:
-    answer(value, f"{what}: {mode.lower()}, {count}")
+    state = "open" if mode == "Enabled" else "closed"
+    answer(value, f"{what}: {state}{f', {count}' if count else ''}")
+
+
+def _openings(count: int) -> str:
+    """A project that was loaded under statistics is open from its first study on, and that is no opening."""
+    return f"opened {counted(count, 'time')} since it was loaded" if count else ""
 
 
 def _compared(comparison: wire.Parity) -> str:
     if not comparison.compared:
         return f"{comparison.family}: not compared, {comparison.reason} (see `statlib why`)"
-    exact = "exact" if comparison.exact else f"{comparison.differing} counters differ"
-    return f"{comparison.family}: {exact}, {comparison.scopes} scopes at source revision {comparison.clocks.source}"
+    exact = "exact" if comparison.exact else f"{counted(comparison.differing, 'counter')} off the source"
+    scopes = counted(comparison.scopes, "scope")
+    return f"{comparison.family}: {exact}, {scopes} at source revision {comparison.clocks.source}"

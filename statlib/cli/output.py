@@ -42,6 +42,11 @@ def answer(value: Any, text: str | Sequence[str]) -> None:
         click.echo(line)
 
 
+def counted(count: int, singular: str, several: str = "") -> str:
+    """``1 row``, ``1,234 rows``; ``several`` where an s does not make the plural."""
+    return f"{count:,} {singular if count == 1 else several or f'{singular}s'}"
+
+
 def plain(value: Any) -> Any:
     """JSON values only: dataclasses become objects; enums, times, ids and paths become text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

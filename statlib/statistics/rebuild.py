@@ -59,9 +59,9 @@ def rebuild(
 ) -> Rebuilt:
     """Rebuild ``scopes`` (None: all that are declared); without ``force`` those that are current and right are skipped.
 
-    Refuses FamilyUnknown, ScopeUnknown, SettingsExclude, ControlMissing, GateClosed, VersionIncompatible,
-    WriterGracePending, FenceActive, SourceVisibilityFenced, LeaseHeld, LeaseLost, PublicationRaceLost.
-    A crash leaves a lease that runs out and a guard in Rebuilding, which the next try takes over.
+    Refuses FamilyUnknown, ScopeUnknown, ProjectNotFound, SettingsExclude, ControlMissing, GateClosed,
+    VersionIncompatible, WriterGracePending, FenceActive, SourceVisibilityFenced, LeaseHeld, LeaseLost,
+    PublicationRaceLost. A crash leaves a lease that runs out and a guard in Rebuilding, which the next try takes over.
     """
     _require_settings(host, catalogue, project, family)
     mongo = host.mongo
@@ -88,6 +88,8 @@ def _require_settings(host: Host, catalogue: AnyCatalogue, project: UUID, family
     if family not in catalogue.families:
         raise Refusal(OperateReason.FamilyUnknown, family)
     if not host.includes(project) or family not in host.families:
+        if host.mongo.collection(catalogue.context_collection).find_one({"_id": project}, {"_id": 1}) is None:
+            raise Refusal(OperateReason.ProjectNotFound, f"project {project}")
         raise Refusal(OperateReason.SettingsExclude, f"{family} of project {project}")
 
 

@@ -110,16 +110,25 @@ def test_an_operator_asks_why_backfills_compares_and_turns_gates(opened: Review)
     assert "Backfill the family." in asked.stdout
     assert run("parity", project).exit_code == 3
     done = run("backfill", project, FAMILY)
-    assert f"{FAMILY}: 1 scopes published" in done.stdout
+    assert f"{FAMILY}: 1 scope published" in done.stdout
     assert json.loads(run("why", project, "--json", "--family", FAMILY).stdout)["served"] is True
     compared = run("parity", project)
     assert (compared.exit_code, "exact" in compared.stdout) == (0, True)
     closed = json.loads(run("gate", "close", project, "--json", "--request-id", "the-request").stdout)
     assert closed["mode"] == "Disabled"
     assert json.loads(run("gate", "close", project, "--json", "--request-id", "the-request").stdout) == closed
-    assert "enabled" in run("gate", "open", project).stdout
-    assert "disabled" in run("fleet", "close").stdout
-    assert "enabled" in run("fleet", "open").stdout
+    assert run("gate", "open", project).stdout.startswith(f"project {project}: open, opened ")
+    assert run("fleet", "close").stdout.startswith("fleet: closed, mode epoch ")
+    assert "closed: FleetDisabled" in " ".join(run("why", project).stdout.replace("CLOSED", "closed").split())
+    assert run("fleet", "open").stdout.startswith("fleet: open, mode epoch ")
+
+
+@pytest.mark.parametrize("words", [("why",), ("backfill", FAMILY), ("parity",), ("gate open",)])
+def test_an_unknown_project_is_said_to_be_unknown_before_anything_else(opened: Review, words: tuple[str, ...]) -> None:
+    command, *others = words
+    result = run(*command.split(), "00000000-0000-0000-0000-000000000009", *others)
+    assert result.exit_code == 4
+    assert result.stderr.startswith("refused: ProjectNotFound: project 00000000")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from statlib.cli.main import COMMANDS, Entry, main
 from statlib.cli.output import answer, json_option
+from statlib.kernel.installation import install_command
 from statlib.kernel.refusals import Fault, Reason, Refusal, RefusalKind
 
 
@@ -110,7 +111,19 @@ def test_a_missing_extra_is_refused_with_the_command_that_installs_it() -> None:
     code = "import sys; sys.modules['psutil'] = None; from statlib.cli.main import main; main(['status'])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert ran.returncode == 4
-    assert ran.stderr.startswith("refused: ExtraMissing: status needs: pip install 'statlib[local]'")
+    assert ran.stderr.startswith(f"refused: ExtraMissing: status needs: {install_command('local')}")
+
+
+@pytest.mark.parametrize(("module", "words"), [("prometheus_client", ["metrics"]), ("fastapi", ["fleet", "close"])])
+def test_a_command_whose_extra_is_missing_still_explains_itself(module: str, words: list[str]) -> None:
+    def ran(*said: str) -> subprocess.CompletedProcess[str]:
+        code = f"import sys; sys.modules[{module!r}] = None; from statlib.cli.main import main; main({list(said)})"
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+
+    assert ran(*words, "--help").returncode == 0
+    refused = ran(*words)
+    assert refused.returncode == 4
+    assert refused.stderr.startswith(f"refused: ExtraMissing: {words[0]} needs: {install_command('')[:-3]}")
 
 
 @pytest.mark.parametrize("name", ["absent", "untrue"])

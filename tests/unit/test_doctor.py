@@ -22,6 +22,7 @@ from pydantic import SecretStr
 from statlib.cli import checks, server_checks
 from statlib.cli.checks import Check, Level
 from statlib.cli.main import main
+from statlib.kernel.installation import install_command
 from statlib.kernel.settings import AdminSettings, ClockSettings, MongoSettings, Settings, StatisticsSettings
 from statlib.statistics.bounds import HOST_ALLOWLIST_MAX
 
@@ -242,7 +243,7 @@ def test_an_extra_lacks_what_is_not_installed_and_what_is_too_old(monkeypatch: p
     found = checks.extra_check("trial", "tries")
     assert found.level is Level.WARN
     assert found.found == f"click is {version('click')}, needs >=1000, no-such-package is missing (tries)"
-    assert found.remedy == "pip install 'statlib[trial]'"
+    assert found.remedy == install_command("trial")
     assert checks.extra_check("absent", "is nothing").level is Level.WARN
 
 

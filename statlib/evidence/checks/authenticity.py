@@ -12,6 +12,7 @@ from statlib.evidence.entries import Entry
 from statlib.evidence.envelope import Envelope, TrustedKey
 from statlib.evidence.findings import Check, Finding, Requirement, Signature, SignatureState
 from statlib.evidence.json_values import decode, encode
+from statlib.kernel.installation import install_command
 from statlib.kernel.refusals import Fault
 
 
@@ -91,6 +92,6 @@ def _problem(bundle: Bundle, content: bytes) -> tuple[str | None, Envelope | Non
     except ModuleNotFoundError as error:
         raise Fault(
             "this folder is signed, and the library that checks signatures is not installed",
-            remedy="pip install 'statlib[evidence]'",
+            remedy=install_command("evidence"),
         ) from error
     return signature_problem(envelope, manifest), envelope
