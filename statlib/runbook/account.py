@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +88,7 @@ def account_for(
         integrity=_integrity(folder, entries, proofs),
         subject=findings.subject,
         rehearsal=_rehearsal(conclusion),
+        soak=conclusion.soak,
         halt=page.Halt(halted.cause, halted.detail, halted.remedy, halted.at_step) if halted else None,
         highlights=findings.highlights,
         next_steps=tuple(_next_steps(runbook, folder, conclusion, findings.next_steps)),
@@ -94,7 +96,9 @@ def account_for(
         figures=findings.figures,
         timeline=tuple(_timeline(entries)),
         provenance=findings.provenance,
-        parameters=tuple((name, _value(value)) for name, value in parameters.items()),
+        parameters=tuple(
+            (name, _parameter(value, unused=name in findings.unused)) for name, value in parameters.items()
+        ),
         environment=tuple(environment.items()),
         cells=tuple(_cells(folder, entries)),
         version=__version__,
@@ -203,7 +207,7 @@ def _cells(folder: RunFolder, entries: Sequence[Entry]) -> Iterator[page.ReportC
             number += 1
             yield page.ReportCell(
                 number=number,
-                title=_title(prose) or f"Cell {number}",
+                title=_title(prose) or cell_name(cell.source, cell.metadata.get("tags", ())) or f"Cell {number}",
                 code=cell.source,
                 prose=prose,
                 outputs=tuple(_outputs(cell)),
@@ -217,6 +221,18 @@ def _title(prose: str) -> str:
     return next((line.lstrip("#").strip() for line in prose.splitlines() if line.startswith("#")), "")
 
 
+def cell_name(source: str, tags: Collection[str]) -> str:
+    """What a cell without a heading does: the step that it takes, or its place in the run; empty if neither is known."""
+    if "injected-parameters" in tags:
+        return "Parameters as given"
+    if step := _STEP_TAKEN.search(source):
+        return step["name"][:1].upper() + step["name"][1:]
+    return "Close the run" if ".close(" in source else ""
+
+
+_STEP_TAKEN = re.compile(r"\.(?:step|act)\(\s*(?P<quote>[\"'])(?P<name>[^\"']+)(?P=quote)")
+
+
 def _outputs(cell: Any) -> Iterator[CellOutput]:
     for output in cell.outputs:
         if output.output_type == "stream":
@@ -226,6 +242,10 @@ def _outputs(cell: Any) -> Iterator[CellOutput]:
         elif output.output_type in ("display_data", "execute_result"):
             data = output.data
             yield CellOutput(str(data.get("text/plain", "")), str(data.get("text/html", "")))
+
+
+def _parameter(value: Any, *, unused: bool) -> Value:
+    return f"{value}, for simulated data only: not used" if unused else _value(value)
 
 
 def _value(value: Any) -> Value:

@@ -14,7 +14,8 @@ from statlib.runbook.report import DataSource, Highlight, NextStep
 @dataclass(frozen=True)
 class Findings:
     """``subject`` is what was tried, as a headline names it ("Soak"). ``figure_of_gate`` maps a gate's key to the key
-    of the figure that shows what it measured. ``next_steps`` are for a run that failed."""
+    of the figure that shows what it measured. ``next_steps`` are for a run that failed. ``unused`` names parameters that
+    shape simulated data, of a run that had none."""
 
     subject: str = ""
     lead: str = ""
@@ -22,6 +23,7 @@ class Findings:
     figures: tuple[Figure, ...] = ()
     provenance: tuple[DataSource, ...] = ()
     next_steps: tuple[NextStep, ...] = ()
+    unused: frozenset[str] = frozenset()
     environment: Mapping[str, str] = field(default_factory=dict)
     figure_of_gate: Mapping[str, str] = field(default_factory=dict)
 

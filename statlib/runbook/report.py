@@ -166,7 +166,8 @@ class Report:
     """Everything that the page shows. Times are UTC; texts are plain and are escaped by the page.
 
     ``subject`` is what the runbook tries, as the headline names it ("Soak"). ``rehearsal`` is empty for the
-    real thing, else the reason why this was only a rehearsal. ``ended`` is None while a run is unfinished.
+    real thing, else the reason why this was only a rehearsal; ``soak`` says whether a soak is what it rehearsed.
+    ``ended`` is None while a run is unfinished.
     """
 
     runbook: str
@@ -184,6 +185,7 @@ class Report:
     deployment_note: str = ""
     took_note: str = ""
     rehearsal: str = ""
+    soak: bool = False
     halt: Halt | None = None
     highlights: tuple[Highlight, ...] = ()
     next_steps: tuple[NextStep, ...] = ()

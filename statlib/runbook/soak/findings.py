@@ -28,6 +28,7 @@ Row = TypeVar("Row")
 
 INTERVALS_MAX = 60
 STORAGE_READINGS_MAX = 120
+SIMULATED_ONLY = frozenset({"studies", "seed"})
 
 
 def soak_findings(captures: CaptureReader, parameters: RunbookParameters) -> Findings:
@@ -38,6 +39,7 @@ def soak_findings(captures: CaptureReader, parameters: RunbookParameters) -> Fin
         figures=tuple(_figures(captures)),
         provenance=tuple(_provenance(captures)),
         next_steps=tuple(_next_steps(captures)),
+        unused=frozenset() if _simulates(captures) else SIMULATED_ONLY,
         figure_of_gate={
             "volume": "saves",
             "parity": "parity",
@@ -46,6 +48,14 @@ def soak_findings(captures: CaptureReader, parameters: RunbookParameters) -> Fin
             "storage": "storage",
         },
     )
+
+
+def _simulates(captures: CaptureReader) -> bool:
+    """Whether the studies themselves were made up; so too of a run that loaded nothing."""
+    try:
+        return not captures.document(soak.LOADED, soak.Loaded).provenance.get("recorded")
+    except Refusal:
+        return True
 
 
 def _figures(captures: CaptureReader) -> Iterator[Figure]:

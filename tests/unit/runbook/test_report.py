@@ -16,6 +16,7 @@ from statlib.runbook.look.outputs import CellOutput, cleaned, output_html, prose
 from statlib.runbook.report import (
     REPORT_BYTES_MAX,
     DataKind,
+    Highlight,
     Report,
     ReportCell,
     render_report,
@@ -132,7 +133,26 @@ def test_recorded_data_alone_are_not_called_simulated() -> None:
 def test_the_first_screen_says_why_this_was_only_a_rehearsal() -> None:
     base = sample(Verdict.REHEARSAL_PASSED, points=8)
     assert "The window was held for 61 s instead of seven days." in first_screen(render_report(base))
-    assert "A rehearsal, not a soak." not in render_report(replace(base, rehearsal=""))
+    assert "A rehearsal, not a soak." in first_screen(render_report(base))
+    assert "A rehearsal" not in render_report(replace(base, rehearsal=""))
+
+
+def test_a_rehearsal_of_anything_else_is_not_measured_by_a_soak() -> None:
+    text = Page(render_report(replace(sample(Verdict.REHEARSAL_PASSED, points=8), soak=False))).text
+    assert "A rehearsal. The window was held" in text
+    assert "not a soak" not in text
+
+
+def test_what_did_not_fail_is_not_listed_among_what_failed() -> None:
+    report = replace(sample(Verdict.FAILED, points=8), highlights=(Highlight("Save latency, p95", 9, "ms"),))
+    text = Page(first_screen(render_report(report))).text
+    failed, _, measured = text.partition("Also measured")
+    for gate in report.failing:
+        assert gate.title in failed.partition("What failed")[2]
+    assert "Save latency" not in failed
+    assert "Save latency" in measured
+    passed = replace(sample(Verdict.REHEARSAL_PASSED, points=8), highlights=report.highlights)
+    assert "Also measured" not in render_report(passed)
 
 
 def test_failing_gates_stand_on_the_first_screen_with_value_limit_and_figure() -> None:

@@ -65,3 +65,15 @@ def test_a_run_without_captures_has_no_advice(tmp_path: Path) -> None:
     bare = Told(tmp_path)
     assert bare.findings().next_steps == ()
     bare.close()
+
+
+@pytest.mark.parametrize(("recorded", "unused"), [("3 decisions of two reviewers", {"studies", "seed"}), ("", set())])
+def test_parameters_of_simulated_data_are_named_where_data_are_recorded(
+    tmp_path: Path, recorded: str, unused: set[str]
+) -> None:
+    told = Told(tmp_path)
+    loaded = {"events_total": 3, "events_distinct": 3, "provenance": {"recorded": recorded, "simulated": "think time"}}
+    told.captures.write("loaded", loaded)
+    assert told.findings().unused == unused
+    assert unused <= set(SoakParameters.model_fields)
+    told.close()
