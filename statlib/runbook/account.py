@@ -222,7 +222,7 @@ def _title(prose: str) -> str:
 
 
 def cell_name(source: str, tags: Collection[str]) -> str:
-    """What a cell without a heading does: the step that it takes, or its place in the run; empty if neither is known."""
+    """What a cell without a heading does: the step that it takes, or its place in the run; else empty."""
     if "injected-parameters" in tags:
         return "Parameters as given"
     if step := _STEP_TAKEN.search(source):

@@ -14,7 +14,7 @@ from statlib.runbook.report import DataSource, Highlight, NextStep
 @dataclass(frozen=True)
 class Findings:
     """``subject`` is what was tried, as a headline names it ("Soak"). ``figure_of_gate`` maps a gate's key to the key
-    of the figure that shows what it measured. ``next_steps`` are for a run that failed. ``unused`` names parameters that
+    of the figure that shows what it measured. ``next_steps`` are for a run that failed. ``unused``: parameters that
     shape simulated data, of a run that had none."""
 
     subject: str = ""

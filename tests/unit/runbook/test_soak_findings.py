@@ -72,7 +72,9 @@ def test_parameters_of_simulated_data_are_named_where_data_are_recorded(
     tmp_path: Path, recorded: str, unused: set[str]
 ) -> None:
     told = Told(tmp_path)
-    loaded = {"events_total": 3, "events_distinct": 3, "provenance": {"recorded": recorded, "simulated": "think time"}}
+    loaded = soak.Loaded(
+        events_total=3, events_distinct=3, provenance={"recorded": recorded, "simulated": "think time"}
+    )
     told.captures.write("loaded", loaded)
     assert told.findings().unused == unused
     assert unused <= set(SoakParameters.model_fields)
