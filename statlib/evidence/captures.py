@@ -52,7 +52,7 @@ class Captures:
 
     def write(self, name: str, value: Json | BaseModel) -> CaptureRef:
         """Store one value. Raises Fault for a bad name or a value that JSON cannot say; nothing is then left behind."""
-        content = encode(value)
+        content = self._journal.redacted(encode(value))
         descriptor, path = self._create(name, ".json")
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -138,7 +138,7 @@ class LineCapture:
 
     def append(self, row: Mapping[str, Json] | BaseModel) -> None:
         """Add one row. Raises Fault if JSON cannot say it, or after closing."""
-        line = encode(row) + b"\n"
+        line = self._captures._journal.redacted(encode(row)) + b"\n"
         with self._mutex:
             if self._file.closed:
                 raise Fault(f"the capture {self._path.name} is closed", remedy="Open another with lines().")

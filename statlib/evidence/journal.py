@@ -9,16 +9,17 @@ cuts it off and says so in a ``Recovered`` entry, because a line that never retu
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from statlib.evidence.entries import Chain, Damage, Entry, EntryKind, compose, scan
-from statlib.evidence.json_values import Json, sha256_of
+from statlib.evidence.json_values import Json, encode, sha256_of
 from statlib.evidence.reasons import EvidenceReason
 from statlib.kernel.clock import Clock
 from statlib.kernel.refusals import Fault, Refusal
@@ -30,11 +31,13 @@ class Journal:
     """Opens or continues the journal at ``path``. Refuses JournalDamaged if what is there is no whole chain.
 
     Safe among threads and among processes on one machine, and against KeyboardInterrupt; not to be used in a signal
-    handler. ``clock`` gives the label ``at`` only.
+    handler. ``clock`` gives the label ``at`` only. ``redact`` masks what must not be stored, in the text of an entry
+    here and of a row in the captures beside it.
     """
 
-    def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
+    def __init__(self, path: Path, *, clock: Clock | None = None, redact: Callable[[str], str] | None = None) -> None:
         self.path = path
+        self._redact = redact
         self._clock = clock or Clock()
         self._mutex = threading.Lock()
         self._chain = Chain()
@@ -76,7 +79,11 @@ class Journal:
         with self._alone():
             if self._closed:
                 raise Refusal(EvidenceReason.RunIsClosed, f"{self.path} is closed; {kind} was not appended")
-            return self._write(kind, data)
+            return self._write(kind, json.loads(self.redacted(encode(data))) if self._redact else data)
+
+    def redacted(self, content: bytes) -> bytes:
+        """Encoded JSON with what must not be stored masked."""
+        return self._redact(content.decode()).encode() if self._redact else content
 
     def close(self) -> None:
         """Give the file back. The run stays open: only a RunClosed entry ends it."""

@@ -25,6 +25,7 @@ from statlib.runbook.holding import hold_run
 from statlib.runbook.opening import open_record
 from statlib.runbook.parameters import RunbookParameters, plain_parameters
 from statlib.runbook.reasons import RunbookReason
+from statlib.runbook.redaction import open_journal
 from statlib.runbook.run import RUN_FOLDER_VARIABLE
 from statlib.runbook.sealing import EndedRun, end_run
 from statlib.runbook.signing import signing_key
@@ -53,7 +54,7 @@ def run_headless(
     require_confirmation(runbook, parameters, settings)
     signing_key(settings)
     folder = find_unfinished_run(archive, runbook.name, resume) if resume else new_run(archive, runbook.name)
-    with hold_run(folder), Journal(folder.journal, clock=settings.time) as journal:
+    with hold_run(folder), open_journal(folder.journal, settings) as journal:
         open_record(journal, folder, parameters, settings)
         happened = engine.execute(
             runbook.path,

@@ -32,6 +32,7 @@ from statlib.runbook.look.verdicts import look_of
 from statlib.runbook.opening import open_record
 from statlib.runbook.parameters import RunbookParameters, plain_parameters
 from statlib.runbook.reasons import RunbookReason
+from statlib.runbook.redaction import open_journal
 from statlib.runbook.signing import signing_key
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def notebook_file() -> Path | None:
 def _recorded(
     folder: RunFolder, hold: Hold, parameters: RunbookParameters, settings: Settings
 ) -> tuple[RunFolder, Hold]:
-    with Journal(folder.journal, clock=settings.time) as journal:
+    with open_journal(folder.journal, settings) as journal:
         open_record(journal, folder, parameters, settings)
     return folder, hold
 

@@ -21,7 +21,6 @@ from uuid import UUID, uuid5
 
 from statlib.evidence.captures import Captures
 from statlib.evidence.entries import EntryKind
-from statlib.evidence.journal import Journal
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings, load_settings
 from statlib.review.catalogue import REVIEW
@@ -35,6 +34,7 @@ from statlib.runbook.look import shapes
 from statlib.runbook.look.quantities import plural
 from statlib.runbook.parameters import RunbookParameters, may_act, parse_parameters, plain_parameters
 from statlib.runbook.reasons import RunbookReason
+from statlib.runbook.redaction import open_journal
 from statlib.runbook.refusing import show_refusals_briefly
 from statlib.runbook.shell import show
 from statlib.runbook.steps import Step, Steps
@@ -67,7 +67,7 @@ class Run(Generic[P]):
         self.folder = folder
         self.parameters = parameters
         self.settings = settings
-        self.journal = Journal(folder.journal, clock=settings.time)
+        self.journal = open_journal(folder.journal, settings)
         self.captures = Captures(folder.evidence, self.journal)
         self._hold = hold
         self._steps_hold = hold_steps(folder)

@@ -32,6 +32,7 @@ from statlib.runbook.conclusion import Conclusion, Ending, Halted, conclude
 from statlib.runbook.findings import Findings
 from statlib.runbook.listing import list_runs
 from statlib.runbook.parameters import RunbookParameters, may_act, plain_parameters
+from statlib.runbook.redaction import redact_notebook, redaction_for
 from statlib.runbook.report import render_report
 from statlib.runbook.signing import signing_key
 from statlib.runbook.steps import INTERRUPTED
@@ -87,6 +88,8 @@ def _seal(  # noqa: PLR0917 - what a seal is made of
     conclusion: Conclusion,
     settings: Settings,
 ) -> None:
+    redaction = redaction_for(settings)
+    redact_notebook(folder.notebook, redaction)
     key = signing_key(settings)
     anchored = anchor_close(journal, folder, settings)
     entries = journal.entries
@@ -98,7 +101,7 @@ def _seal(  # noqa: PLR0917 - what a seal is made of
     report = account_for(
         runbook, folder, entries, conclusion, findings=findings, environment=environment, proofs=proofs
     )
-    folder.report.write_text(render_report(report), encoding="utf-8")
+    folder.report.write_text(redaction.text(render_report(report)), encoding="utf-8")
     seal(
         folder.working,
         parameters=plain_parameters(parameters),

@@ -42,13 +42,15 @@ PROBLEMS_NAMED = 20
 
 
 class Cadence(BaseModel):
-    """How often, in seconds, each observation is made; a rebuild every 0 s is none."""
+    """How often, in seconds, each observation is made; a rebuild every 0 s is none. A decision that is not confirmed
+    for ``patience_s`` ends the run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     read_s: float = Field(default=0.05, gt=0, le=3_600)
     parity_s: float = Field(default=1.0, gt=0, le=3_600)
     rebuild_s: float = Field(default=10.0, ge=0, le=86_400)
+    patience_s: float = Field(default=120.0, gt=0, le=86_400)
 
 
 class Thresholds(BaseModel):
@@ -69,7 +71,9 @@ class SoakParameters(ActingParameters):
     data: str = Field(default=SIMULATED, min_length=1, description="'simulated', or the folder of an export")
     studies: int = Field(default=1_250, ge=10, le=100_000, description="simulated: records under review")
     seed: int = Field(default=20_260_309, ge=0, description="simulated: another seed is another review")
-    reviewers: int = Field(default=6, ge=1, le=64, description="concurrent savers (threads)")
+    reviewers: int = Field(
+        default=6, ge=1, le=64, description="concurrent savers (threads)"
+    )
     rate_per_s: float = Field(default=50.0, ge=0, le=10_000, description="decisions a second; 0: as fast as possible")
     duration_s: float = Field(default=60.0, gt=0, description="the window lasts at least so long; a real soak 7 days")
     cadence: Cadence = Field(default=Cadence(), description="seconds between reads, comparisons and rebuilds")
@@ -210,6 +214,7 @@ def soak_window(run: SoakRun, loaded: LoadedProject) -> WindowSummary:
         read_every_s=asked.cadence.read_s,
         parity_every_s=asked.cadence.parity_s,
         rebuild_every_s=asked.cadence.rebuild_s,
+        patience_s=asked.cadence.patience_s,
         families=FAMILIES,
     )
     events = _review(run).events

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import Counter
@@ -23,7 +24,7 @@ from statlib.statistics.envelopes import Envelope
 from statlib.statistics.outcomes import Saved
 from statlib.statistics.reasons import SaveReason
 
-RESUBMISSIONS_MAX = 400  # then the event counts as lost: about half a minute of back-off at its longest
+PATIENCE_S = 120.0  # outlasts the election of a primary many times over
 
 _OUTCOMES = {
     SaveReason.VersionStale: Outcome.STALE,
@@ -52,11 +53,20 @@ class Submission:
 class Savers:
     """``workers`` threads over one schedule. ``numbers``: the place of each event in the replay, from 0."""
 
-    def __init__(self, writer: ScreeningWriter, schedule: Schedule, numbers: dict[int, int], rows: Rows) -> None:
+    def __init__(
+        self,
+        writer: ScreeningWriter,
+        schedule: Schedule,
+        numbers: dict[int, int],
+        rows: Rows,
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self._writer = writer
         self._schedule = schedule
         self._numbers = numbers
         self._rows = rows
+        self._patience_s = patience_s
         self._lock = threading.Lock()
         self.confirmed = 0
         self.resubmitted = 0
@@ -82,10 +92,14 @@ class Savers:
             raise
 
     def _confirm(self, event: DecisionEvent) -> None:
-        """Submit until confirmed. A definite no opens the study anew; an unknown result redelivers its envelope."""
+        """Submit until confirmed. A definite no opens the study anew; an unknown result redelivers its envelope.
+
+        Raises Fault when it was not confirmed for ``patience_s``: the run cannot pass any more, and need not go on.
+        """
         envelope: Envelope | None = None
         noop = False
-        for resubmission in range(RESUBMISSIONS_MAX):
+        give_up_at = time.monotonic() + self._patience_s
+        for resubmission in itertools.count():
             envelope, noop, confirmed = self._submit(
                 Submission(event, self._numbers[event.seq], resubmission, envelope, noop)
             )
@@ -94,9 +108,14 @@ class Savers:
                     self.confirmed += 1
                     self.resubmitted += resubmission > 0
                 return
+            if time.monotonic() > give_up_at or self._schedule.stopped:
+                with self._lock:
+                    self.lost += 1
+                raise Fault(
+                    f"a decision was not confirmed within {self._patience_s:.0f} s",
+                    remedy="Look at the last rows of operations.jsonl for the reason.",
+                )
             back_off(resubmission)
-        with self._lock:
-            self.lost += 1
 
     def _submit(self, submission: Submission) -> tuple[Envelope | None, bool, bool]:
         """(envelope to deliver again or None, noop, confirmed)."""

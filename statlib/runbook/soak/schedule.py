@@ -60,6 +60,10 @@ class Schedule:
             self._changed.notify_all()
 
     @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+    @property
     def remaining(self) -> int:
         return self._open
 

@@ -63,6 +63,7 @@ class Load:
     read_every_s: float
     parity_every_s: float
     rebuild_every_s: float
+    patience_s: float
     families: tuple[str, ...]
 
 
@@ -114,7 +115,9 @@ def run_window(  # noqa: PLR0917 - called once, by the soak's own step
             return stack.enter_context(captures.lines(name))
 
         schedule = Schedule(events, load.rate_per_s)
-        savers = Savers(ScreeningWriter(host, project), schedule, numbers, rows(soak.OPERATIONS))
+        savers = Savers(
+            ScreeningWriter(host, project), schedule, numbers, rows(soak.OPERATIONS), patience_s=load.patience_s
+        )
         around = observe.Observers()
         reads = observe.reads(host, project, rows(soak.READS), rows(PROGRESS))
         around.every(load.read_every_s, "reads", reads)
