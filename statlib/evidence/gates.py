@@ -21,6 +21,7 @@ from statlib.evidence.results import Comparison, GateResult, threshold_words
 from statlib.evidence.soak_captures import SEVEN_DAYS_S, SoakThresholds
 from statlib.evidence.soak_tallies import SoakTallies
 from statlib.evidence.verdicts import Verdict, verdict
+from statlib.kernel.plurals import plural
 from statlib.kernel.refusals import Refusal
 
 __all__ = [
@@ -110,7 +111,8 @@ def _volume(tallies: SoakTallies, thresholds: SoakThresholds) -> Reading:
     share = min(operations / thresholds.operations_min, reads / thresholds.reads_min)
     return Reading(
         share * 100,
-        f"{operations:,} of {thresholds.operations_min:,} operations, {reads:,} of {thresholds.reads_min:,} reads",
+        f"{operations:,} of {plural(thresholds.operations_min, 'operation')}, "
+        f"{reads:,} of {plural(thresholds.reads_min, 'read')}",
     )
 
 
@@ -123,9 +125,7 @@ def _events(tallies: SoakTallies, _: SoakThresholds) -> Reading:
     lost = due - sum(event < total or event in generated for event in operations.events_confirmed)
     first = next(event for event in count() if event not in operations.events_confirmed)
     where = f"; the first is event {first:,}" if first < total and lost else ""
-    return Reading(
-        lost, f"{due:,} events, {operations.submissions:,} submissions, {operations.noops:,} changed nothing{where}"
-    )
+    return Reading(lost, f"{plural(due, 'event')}, {plural(operations.submissions, 'submission')}{where}")
 
 
 def _exhausted(tallies: SoakTallies, _: SoakThresholds) -> Reading:
@@ -133,15 +133,21 @@ def _exhausted(tallies: SoakTallies, _: SoakThresholds) -> Reading:
     if not operations.submissions:
         raise Refusal(EvidenceReason.NothingMeasured, "no save was submitted")
     never = operations.events_exhausted - operations.events_confirmed
-    causes = _counts(operations.exhaustion_reasons) or "none"
-    return Reading(len(never), f"{len(operations.events_exhausted):,} events had an exhausted submission: {causes}")
+    causes = f": {_counts(operations.exhaustion_reasons)}" if operations.exhaustion_reasons else ""
+    return Reading(
+        len(never), f"{plural(len(operations.events_exhausted), 'event')} had an exhausted submission{causes}"
+    )
 
 
 def _applied_twice(tallies: SoakTallies, _: SoakThresholds) -> Reading:
     applied = tallies.operations.times_applied
     if not tallies.operations.submissions:
         raise Refusal(EvidenceReason.NothingMeasured, "no save was submitted")
-    return Reading(sum(times > 1 for times in applied.values()), f"{len(applied):,} operations changed the source")
+    repeating = len(tallies.operations.repeating)
+    return Reading(
+        sum(times > 1 for times in applied.values()),
+        f"{plural(len(applied), 'operation')} written, of which {repeating:,} repeated the standing decision",
+    )
 
 
 def _receipts(tallies: SoakTallies, _: SoakThresholds) -> Reading:
@@ -153,7 +159,7 @@ def _receipts(tallies: SoakTallies, _: SoakThresholds) -> Reading:
     return Reading(
         len(missing) + len(surplus),
         f"{len(expected):,} expected, {len(receipts.sound):,} found; {len(missing):,} missing, {len(surplus):,} surplus"
-        f"; {len(receipts.broken):,} break after > before ≥ 0",
+        f", {len(receipts.broken):,} out of order (each must have after > before ≥ 0)",
     )
 
 
@@ -162,7 +168,7 @@ def _mismatches(tallies: SoakTallies, _: SoakThresholds) -> Reading:
     if not parity.compared:
         raise Refusal(EvidenceReason.NothingMeasured, "no comparison took place")
     where = f": {_counts(parity.mismatched)}" if parity.mismatched else ""
-    return Reading(parity.mismatched.total(), f"{parity.compared.total():,} comparisons{where}")
+    return Reading(parity.mismatched.total(), f"{plural(parity.compared.total(), 'comparison')}{where}")
 
 
 def _comparisons(tallies: SoakTallies, thresholds: SoakThresholds) -> Reading:
@@ -170,7 +176,8 @@ def _comparisons(tallies: SoakTallies, thresholds: SoakThresholds) -> Reading:
     fewest = min(thresholds.families, key=lambda family: (parity.compared[family], family))
     return Reading(
         parity.compared[fewest],
-        f"fewest: {fewest}, {parity.put_off[fewest]:,} put off; {len(thresholds.families)} families",
+        f"fewest: {fewest}, {parity.put_off[fewest]:,} put off; "
+        f"{plural(len(thresholds.families), 'family', 'families')}",
     )
 
 
@@ -179,7 +186,9 @@ def _fallbacks(tallies: SoakTallies, _: SoakThresholds) -> Reading:
     if not reads.reads:
         raise Refusal(EvidenceReason.NothingMeasured, "nothing was read")
     reasons = f": {_counts(reads.fallback_reasons)}" if reads.fallbacks else ""
-    return Reading(reads.fallbacks / reads.reads * 100, f"{reads.fallbacks:,} of {reads.reads:,} reads{reasons}")
+    return Reading(
+        reads.fallbacks / reads.reads * 100, f"{reads.fallbacks:,} of {plural(reads.reads, 'read')}{reasons}"
+    )
 
 
 def _backlog(tallies: SoakTallies, _: SoakThresholds) -> Reading:
@@ -187,13 +196,14 @@ def _backlog(tallies: SoakTallies, _: SoakThresholds) -> Reading:
     families = len(backlog.stale_families)
     return Reading(
         backlog.rebuilds_unresolved + families + backlog.stale_scopes,
-        f"{backlog.rebuilds_unresolved:,} rebuilds, {families:,} stale families, {backlog.stale_scopes:,} stale scopes",
+        f"{plural(backlog.rebuilds_unresolved, 'rebuild')}, {plural(families, 'stale family', 'stale families')}, "
+        f"{plural(backlog.stale_scopes, 'stale scope')}",
     )
 
 
 def _capacity(tallies: SoakTallies, _: SoakThresholds) -> Reading:
     saves, elsewhere = tallies.operations.capacity_refused, tallies.refusals.capacity_refused
-    return Reading(saves + elsewhere, f"{saves:,} saves, {elsewhere:,} elsewhere")
+    return Reading(saves + elsewhere, f"{plural(saves, 'save')}, {elsewhere:,} elsewhere")
 
 
 def _growth(tallies: SoakTallies, _: SoakThresholds) -> Reading:
@@ -204,7 +214,7 @@ def _growth(tallies: SoakTallies, _: SoakThresholds) -> Reading:
     return Reading(
         slope.upper,
         f"{name}: {slope.value:,.1f} ({slope.lower:,.1f} to {slope.upper:,.1f}); the upper 95 % bound counts; "
-        f"{len(growth)} collections",
+        f"{plural(len(growth), 'collection')}",
     )
 
 

@@ -21,7 +21,8 @@ from statlib.kernel.refusals import Refusal, RefusalKind
 
 @dataclass(slots=True)
 class OperationTally:
-    """``confirmed`` holds the time at which each identity was first confirmed."""
+    """``confirmed`` holds the time at which each identity was first confirmed; ``repeating``, which of those applied
+    asked for what already stood."""
 
     submissions: int = 0
     confirmed: dict[Identity, datetime] = field(default_factory=dict)
@@ -32,7 +33,7 @@ class OperationTally:
     events_exhausted: set[int] = field(default_factory=set)
     exhaustion_reasons: Counter[str] = field(default_factory=Counter)
     capacity_refused: int = 0
-    noops: int = 0
+    repeating: set[Identity] = field(default_factory=set)
 
     def take(self, row: soak.Operation) -> None:
         identity = (row.namespace, row.operation_id)
@@ -45,9 +46,10 @@ class OperationTally:
             self.exhaustion_reasons[row.reason or "no reason given"] += 1
         if row.applied:
             self.times_applied[identity] += 1
+            if row.noop:
+                self.repeating.add(identity)
         if row.outcome in soak.CONFIRMING:
             self.events_confirmed.add(row.event)
-            self.noops += row.noop
             self.confirmed[identity] = min(row.at, self.confirmed.get(identity, row.at))
             if row.expects_receipt:
                 self.expecting_receipt.add(identity)

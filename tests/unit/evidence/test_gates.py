@@ -223,6 +223,35 @@ def test_nothing_measured_is_a_typed_failure(key: str, raw: Raw, problem: Eviden
     assert gate.note
 
 
+@pytest.mark.parametrize(
+    ("key", "raw", "note"),
+    [
+        ("events_lost", TRUE, "20 events, 20 submissions"),
+        ("applied_twice", TRUE, "20 operations written, of which 0 repeated the standing decision"),
+        (
+            "applied_twice",
+            replace(TRUE, operations=[operation(n, noop=n < 3) for n in range(EVENTS)]),
+            "20 operations written, of which 3 repeated the standing decision",
+        ),
+        (
+            "applied_twice",  # the first answer was lost: nobody can say which of the two wrote
+            replace(TRUE, operations=[operation(0), operation(1, outcome="duplicate", applied=False, noop=True)]),
+            "1 operation written, of which 0 repeated the standing decision",
+        ),
+        (
+            "receipts_unaccounted",
+            TRUE,
+            "20 expected, 20 found; 0 missing, 0 surplus, 0 out of order (each must have after > before ≥ 0)",
+        ),
+        ("exhausted_never_saved", TRUE, "0 events had an exhausted submission"),
+        ("comparisons_per_family", TRUE, "fewest: ProjectScreening, 0 put off; 1 family"),
+        ("fallback_rate", replace(TRUE, reads=[fallback()]), "1 of 1 read: 1 RowStale"),
+    ],
+)
+def test_notes_agree_with_one_another_and_with_their_numbers(key: str, raw: Raw, note: str, tmp_path: Path) -> None:
+    assert gates_of(raw, tmp_path)[key].note == note
+
+
 def test_a_capture_whose_writer_died_is_not_read(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal.jsonl") as journal:
         captures = Captures(tmp_path, journal)
