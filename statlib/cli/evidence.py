@@ -11,7 +11,8 @@ import click
 
 from statlib.cli.output import answer, json_option
 from statlib.kernel.installation import install_command
-from statlib.kernel.refusals import Fault
+from statlib.kernel.plurals import plural
+from statlib.kernel.refusals import Fault, Refusal, SettingsReason
 from statlib.kernel.settings import load_settings
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def verify(
     """
     from statlib.evidence.verify import Requirement, verify  # noqa: PLC0415  (keeps --help fast)
 
+    if path.is_file():
+        raise Refusal(SettingsReason.InputUnreadable, f"{path} is a file of a report; give its folder, {path.parent}")
     demanded = {Requirement(name) for name in required}
     demanded |= {Requirement.SIGNATURE} if keys else set()
     demanded |= {Requirement.ANCHOR} if anchor else set()
@@ -146,15 +149,17 @@ def _lines(found: Verification) -> Iterator[str]:
         yield from (f"          {finding}" for finding in wrong)
     yield ""
     if not found.ok:
-        yield f"Refused: {len(found.findings)} findings"
+        yield f"Refused: {plural(len(found.findings), 'finding')}"
         yield "Do not rely on this folder; keep it as it is, and run again."
         return
-    yield f"Accepted: {found.verdict}; {found.files} files, {found.entries} journal entries, head {found.journal_head}"
+    counted = f"{plural(found.files, 'file')}, {plural(found.entries, 'journal entry', 'journal entries')}"
+    yield f"Report intact. Verdict of the run: {found.verdict}; {counted}, head {found.journal_head}"
     yield found.assurance.meaning
 
 
 def _said(found: Verification, check: str) -> str:
-    """What there was of the two proofs that a folder need not have; of all else, that it is in order."""
+    """What there was of the two proofs that a folder need not have; of all else, that it is in order, or that there
+    was nothing of it to look at."""
     if check == "signature":
         signature = found.signature
         return {
@@ -164,4 +169,4 @@ def _said(found: Verification, check: str) -> str:
         }.get(signature.state.value, signature.state.value)
     if check == "anchor":
         return {None: "not asked for", True: "as the database recorded it", False: "none"}[found.anchored]
-    return "ok"
+    return "ok" if check in found.looked_at else "not looked at"

@@ -104,7 +104,8 @@ _MEANINGS = {
 @dataclass(frozen=True, slots=True)
 class Verification:
     """The answer. ``verdict`` and ``journal_head`` are the manifest's word, and only worth something if ``ok``.
-    ``anchored``: the database holds the closed journal's head; None if it was not asked."""
+    ``anchored``: the database holds the closed journal's head; None if it was not asked. ``looked_at``: the checks
+    for which the folder held something; of the others an absence of findings says nothing."""
 
     folder: Path
     findings: tuple[Finding, ...]
@@ -115,6 +116,7 @@ class Verification:
     journal_head: str | None
     files: int
     entries: int
+    looked_at: frozenset[Check]
 
     @property
     def ok(self) -> bool:

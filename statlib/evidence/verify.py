@@ -11,17 +11,18 @@ folder cannot carry is handed in: the keys that the reader trusts, and the ancho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from statlib.evidence.anchors import Anchor, closing
-from statlib.evidence.bundle import Bundle
+from statlib.evidence.bundle import Bundle, Statement
 from statlib.evidence.checks.authenticity import check_anchors, check_requirements, read_signature
 from statlib.evidence.checks.captures import check_captures
 from statlib.evidence.checks.cells import check_cells
 from statlib.evidence.checks.files import check_files, read_manifest
 from statlib.evidence.checks.outcome import check_outcome, check_report, declared_verdict
 from statlib.evidence.checks.run import check_course, check_head, check_steps, read_chain
+from statlib.evidence.entries import Entry
 from statlib.evidence.envelope import TrustedKey
 from statlib.evidence.findings import Assurance, Check, Finding, Requirement, Verification
 from statlib.kernel.refusals import Refusal, SettingsReason
@@ -75,4 +76,18 @@ def verify(
         journal_head=statement.predicate.journal_head if statement is not None else None,
         files=len(statement.subject) if statement is not None else 0,
         entries=len(entries),
+        looked_at=frozenset(_looked_at(bundle, statement, entries)),
     )
+
+
+def _looked_at(bundle: Bundle, statement: Statement | None, entries: Sequence[Entry]) -> Iterator[Check]:
+    if bundle.manifest.is_file():
+        yield Check.MANIFEST
+    if statement is not None:
+        yield Check.FILES
+    if entries:
+        yield from (Check.JOURNAL, Check.STEPS, Check.CAPTURES, Check.GATES, Check.VERDICT)
+    if entries and bundle.notebook.is_file():
+        yield Check.CELLS
+    if bundle.report.is_file():
+        yield Check.REPORT
