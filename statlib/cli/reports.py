@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from statlib.cli.output import answer, json_option, plain
+from statlib.kernel.plurals import plural
 from statlib.runbook.archive import ARCHIVE_DEFAULT
 
 if TYPE_CHECKING:
@@ -110,13 +111,14 @@ def site(archive: Path, anew: bool) -> None:
 
     done = update_site(archive, tombstones=frozenset(stone.name for stone in read_tombstones(archive)), anew=anew)
     lines = [
-        f"{done.runs:,} runs: {done.added:,} new, {done.removed:,} gone; {done.pages_written:,} pages written "
+        f"{plural(done.runs, 'run')}: {done.added:,} new, {done.removed:,} gone; "
+        f"{plural(done.pages_written, 'page')} written "
         f"in {done.seconds:.2f} s",
         f"open {done.index}",
     ]
     answer(done, lines)
     if done.unreadable:
-        click.echo(f"{done.unreadable:,} new runs cannot be read; `statlib evidence verify` says why", err=True)
+        click.echo(f"{plural(done.unreadable, 'new run')} cannot be read; `statlib evidence verify` says why", err=True)
     for name in done.unrecorded:
         click.echo(f"gone without a tombstone: {name}", err=True)
 

@@ -12,6 +12,7 @@ import nbformat
 from statlib import __version__
 from statlib.evidence.entries import CaptureData, Entry, EntryKind, StepOutcome
 from statlib.evidence.verdicts import Verdict
+from statlib.kernel.plurals import plural
 from statlib.runbook import report as page
 from statlib.runbook.anchoring import Anchored
 from statlib.runbook.archive import RunFolder
@@ -114,9 +115,10 @@ def _lead(conclusion: Conclusion) -> str:
         case Verdict.FAILED if not conclusion.gates:
             return "The run acted, but left no captures that a gate could be derived from."
         case Verdict.FAILED:
-            return f"{len(failed)} of {len(conclusion.gates)} gates failed: {', '.join(gate.title for gate in failed)}."
+            named = ", ".join(gate.title for gate in failed)
+            return f"{len(failed)} of {plural(len(conclusion.gates), 'gate')} failed: {named}."
         case ended if ended.passing:
-            return f"All {len(conclusion.gates)} gates held."
+            return "The one gate held." if len(conclusion.gates) == 1 else f"All {len(conclusion.gates)} gates held."
         case _:
             return "No gate was derived, because the run did not get that far."
 

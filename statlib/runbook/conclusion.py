@@ -14,6 +14,7 @@ from statlib.evidence.derivation import derive
 from statlib.evidence.entries import Entry, EntryKind, StepOutcome, open_steps
 from statlib.evidence.results import GateResult
 from statlib.evidence.verdicts import Verdict, verdict
+from statlib.kernel.plurals import plural
 from statlib.runbook.steps import INTERRUPTED
 
 RESUME_REMEDY = "Run it again: what was done is known from durable state and is not repeated."
@@ -122,7 +123,8 @@ def _missing(entries: Sequence[Entry], ending: Ending, at: str) -> Halted | None
     if ending.fault:
         return Halted(Verdict.FAULT, "the notebook could not be executed", ending.fault, "Run `statlib doctor`.", at)
     if ending.unexecuted:
-        return Halted(Verdict.INTERRUPTED, f"{ending.unexecuted} cells were not executed", "", RESUME_REMEDY, at)
+        left = f"{plural(ending.unexecuted, 'cell was', 'cells were')} not executed"
+        return Halted(Verdict.INTERRUPTED, left, "", RESUME_REMEDY, at)
     if unclosed := open_steps(entries):
         return Halted(Verdict.INTERRUPTED, f"{unclosed[0]} was not closed", "", RESUME_REMEDY, unclosed[0])
     if not any(entry.kind is EntryKind.Note and entry.data.get("closing") is True for entry in entries):

@@ -86,7 +86,7 @@ def test_a_saved_cell_that_was_not_executed_is_refused_until_it_is_sealed_as_it_
         "Refused: NotebookBehind: the saved cell that begins 'run.close(as_it_is=True)' was not executed" in shown[-2]
     )
     assert "Traceback" not in shown[-2]
-    assert shown[-1].startswith("Interrupted: 1 cells were not executed")
+    assert shown[-1].startswith("Interrupted: 1 cell was not executed")
     (folder,) = find_runs(by_hand.archive)
     assert [str(finding) for finding in verify(folder.final).findings] == []
 

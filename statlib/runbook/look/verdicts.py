@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from statlib.evidence.verdicts import Verdict
+from statlib.kernel.plurals import plural
 from statlib.runbook.look import shapes
 from statlib.runbook.look.shapes import Shape
 
@@ -48,6 +49,6 @@ def headline(verdict: Verdict, *, subject: str, failed: int, gates: int, cause: 
     """
     if verdict is Verdict.FAILED:
         opening = f"{subject} failed" if subject else "Failed"
-        return f"{opening}: {failed} of {gates} gates" if gates else opening
+        return f"{opening}: {failed} of {plural(gates, 'gate')}" if gates else opening
     words = verdict.value[:1].upper() + verdict.value[1:]
     return f"{words}: {cause}" if cause and verdict in STOPPED else words

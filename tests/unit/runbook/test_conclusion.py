@@ -84,6 +84,7 @@ def test_gates_are_derived_from_captures_and_one_without_evidence_fails(whole: C
         ({"error_name": "SystemExit", "cell": 3}, Verdict.INTERRUPTED, "SystemExit in code cell 3"),
         ({"error_name": "KeyboardInterrupt"}, Verdict.INTERRUPTED, "KeyboardInterrupt"),
         ({"unexecuted": 2}, Verdict.INTERRUPTED, "2 cells were not executed"),
+        ({"unexecuted": 1}, Verdict.INTERRUPTED, "1 cell was not executed"),
         ({"fault": "no kernel"}, Verdict.FAULT, "the notebook could not be executed"),
         ({"stopped_by": "SIGTERM", "error_name": "KeyError"}, Verdict.INTERRUPTED, "SIGTERM"),
         ({"kernel_died": True, "unexecuted": 2, "fault": "?"}, Verdict.INTERRUPTED, "the kernel died"),
