@@ -6,12 +6,14 @@ The same calls serve a notebook. Everything else is imported from where it is de
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from statlib.kernel.settings import Settings, config_file, load_settings
+from statlib.kernel.settings import DATA_DIR_DEFAULT, Settings, config_file, load_settings
 from statlib.mongo.connection import connected
 from statlib.mongo.probe import probe
 from statlib.review.catalogue import REVIEW
@@ -30,15 +32,37 @@ if TYPE_CHECKING:  # the extras `local` and `admin`: an application may run with
 def up() -> Up:
     """Start the data folder's replica set, or find it running, as ``statlib up`` does.
 
-    Where no other settings are in force, those of the folder become this process's and its children's. Refuses as
-    ``statlib.local.data_folder.up`` does.
+    Where no other settings are in force, those of the folder become this process's and its children's; and the folder
+    is then the nearest above that this user has already begun or the working copy's, so that a notebook in a subfolder
+    finds the server that the shell started. Refuses as ``statlib.local.data_folder.up`` does.
     """
     from statlib.local import data_folder  # noqa: PLC0415
 
-    found = data_folder.up(load_settings(), families=tuple(REVIEW.families))
+    settings = load_settings()
+    if config_file() is None and settings.data_dir == DATA_DIR_DEFAULT and not DATA_DIR_DEFAULT.exists():
+        settings = settings.model_copy(update={"data_dir": begun_above(Path.cwd()) or DATA_DIR_DEFAULT})
+    found = data_folder.up(settings, families=tuple(REVIEW.families))
     if config_file() is None:
         os.environ["STATLIB_CONFIG"] = str(found.config)
     return found
+
+
+def begun_above(start: Path) -> Path | None:
+    """The data folder of the nearest folder from ``start`` upwards that holds this user's, or is a working copy of
+    statlib; None if there is none. Somebody else's folder is never taken: its settings name the server."""
+    for folder in (start, *start.parents):
+        data, project = folder / DATA_DIR_DEFAULT, folder / "pyproject.toml"
+        for sign in (data / "statlib.toml", project):
+            with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+                ours = sign.stat().st_uid == os.getuid()
+                if ours and (sign != project or _names_statlib(project)):
+                    return data
+    return None
+
+
+def _names_statlib(project: Path) -> bool:
+    declared = tomllib.loads(project.read_text(encoding="utf-8")).get("project")
+    return isinstance(declared, dict) and declared.get("name") == "statlib"
 
 
 def load(review: LoadedReview) -> LoadedReview:

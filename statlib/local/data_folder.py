@@ -64,6 +64,9 @@ class Up:
     version: str
     config: Path
 
+    def __str__(self) -> str:
+        return f"MongoDB {self.version} {self.outcome.value} on port {self.port}; its data are in {self.config.parent}"
+
 
 def up(settings: Settings, *, families: Iterable[str] = ()) -> Up:
     """Make the data folder's server run, and return once it takes writes.
