@@ -10,7 +10,7 @@ from uuid import UUID
 
 import click
 
-from statlib.cli.output import answer, json_option
+from statlib.cli.output import answer, counted, json_option
 from statlib.kernel.settings import load_settings
 from statlib.mongo.connection import connected
 from statlib.mongo.probe import probe
@@ -26,7 +26,10 @@ PROBLEMS_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """What ``statlib load`` did. ``problems`` are all rows that were not loaded."""
+    """What ``statlib load`` did. ``problems`` are all rows that were not loaded.
+
+    ``studies_untitled``: no row describes them; decisions name them.
+    """
 
     project_id: UUID
     name: str
@@ -38,6 +41,7 @@ class LoadReport:
     reviewers: tuple[str, ...]
     stored: StoredReview
     events: EventCounts
+    studies_untitled: int
     rows_ignored: int
     problems: tuple[RowProblem, ...]
 
@@ -56,9 +60,10 @@ def load(folder: Path | None, simulated: bool, name: str | None, **sizes: int | 
 
     The format (Rayyan log, two-reviewer spreadsheet) is told by the header lines of the CSV files in FOLDER. The
     project and its studies are stored without screenings; the decisions are for a replay. Loading again adds what is
-    missing and overwrites nothing.
+    missing and overwrites nothing. An export without a study is not stored.
 
-    Exit codes: 0 loaded, 1 loaded but for the rows that are named, 2 bad usage or input, 4 refused, 6 fault.
+    Exit codes: 0 loaded, 1 loaded but for the rows that are named, or no rows at all, 2 bad usage or input, 4 refused,
+    6 fault.
     """
     given = {key: value for key, value in sizes.items() if value is not None}
     if (folder is None) != simulated:
@@ -69,10 +74,13 @@ def load(folder: Path | None, simulated: bool, name: str | None, **sizes: int | 
     settings = load_settings()
     with connected(settings, app_name="statlib-load") as mongo:
         probe(mongo)
-        stored = store(review, mongo, before_studies=lambda project: register(project, mongo, settings))
+        if review.studies:
+            stored = store(review, mongo, before_studies=lambda project: register(project, mongo, settings))
+        else:  # most likely an export that went wrong: no project of that name, and nothing on the allowlist
+            stored = StoredReview(review.project.id, False, 0, 0)
     report = _report(format_name, review, stored)
     answer(report, list(_lines(report)))
-    if report.problems:
+    if report.problems or not review.studies:
         click.get_current_context().exit(EXIT_ROWS_NOT_LOADED)
 
 
@@ -99,6 +107,7 @@ def _report(format_name: str, review: LoadedReview, stored: StoredReview) -> Loa
         reviewers=tuple(member.name for member in review.project.memberships),
         stored=stored,
         events=event_counts(review.events),
+        studies_untitled=review.untitled,
         rows_ignored=review.ignored,
         problems=review.problems,
     )
@@ -110,17 +119,28 @@ def _lines(report: LoadReport) -> Iterator[str]:
     yield f"source     {report.source}"
     yield f"recorded   {report.recorded or 'nothing'}"
     yield f"simulated  {report.simulated or 'nothing'}"
+    if not stored.studies_inserted + stored.studies_present:
+        yield "no rows: nothing was stored"
+        yield from _problems(report.problems)
+        return
     yield f"project    {'stored' if stored.project_inserted else 'was there already'}"
-    yield f"studies    {stored.studies_inserted:,} stored, {stored.studies_present:,} were there already"
+    yield f"studies    {stored.studies_inserted:,} stored, {stored.studies_present:,} there already"
+    if report.studies_untitled:
+        yield f"           {counted(report.studies_untitled, 'study', 'studies')} known from the log only"
     yield f"reviewers  {len(report.reviewers):,}"
     yield (
         f"decisions  {events.submitted:,} to replay, of which {events.unchanged:,} change nothing; "
         f"{events.standing:,} stand in the end, {events.included:,} of them include"
     )
     if report.rows_ignored:
-        yield f"ignored    {report.rows_ignored:,} rows that are no decisions"
-    if report.problems:
-        yield f"problems   {len(report.problems):,} rows were not loaded:"
-        yield from (f"  {problem}" for problem in report.problems[:PROBLEMS_SHOWN])
-        if (more := len(report.problems) - PROBLEMS_SHOWN) > 0:
-            yield f"  and {more:,} more; --json lists them all"
+        yield f"ignored    {counted(report.rows_ignored, 'row')} without a decision"
+    yield from _problems(report.problems)
+
+
+def _problems(found: tuple[RowProblem, ...]) -> Iterator[str]:
+    if not found:
+        return
+    yield f"problems   {counted(len(found), 'row was', 'rows were')} not loaded:"
+    yield from (f"  {problem}" for problem in found[:PROBLEMS_SHOWN])
+    if (more := len(found) - PROBLEMS_SHOWN) > 0:
+        yield f"  and {more:,} more; --json lists them all"

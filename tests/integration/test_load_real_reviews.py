@@ -198,6 +198,31 @@ class TestCommand:
         assert listed.exit_code == 1
         assert len(json.loads(listed.stdout)["problems"]) == 25
 
+    def test_an_export_of_headers_alone_stores_and_allows_nothing(
+        self, mongo: Mongo, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        settings.data_dir.mkdir()
+        config = settings.data_dir / "statlib.toml"
+        config.write_text("[statistics]\nwrites = true\n")
+        monkeypatch.setenv("STATLIB_CONFIG", str(config))
+        folder = tmp_path / "export"
+        folder.mkdir()
+        (folder / "sheet.csv").write_text("ID,R1_decision,R2_decision\n")
+        result = self.run(str(folder))
+        assert result.exit_code == 1
+        assert result.stdout.splitlines()[-1] == "no rows: nothing was stored"
+        assert mongo.collection(PROJECTS).count_documents({}) == 0
+        assert load_settings().statistics.allowlist == frozenset()
+
+    def test_studies_that_only_the_log_knows_are_counted(self, tmp_path: Path) -> None:
+        (tmp_path / "articles.csv").write_text("article_id,title\n10,First\n")
+        row = "{},2021-05-12T11:08:41.919Z,ann,{},decision,,1\n"
+        log = "seq,created_at,reviewer,article_id,kind,key,value\n" + row.format(1, 10) + row.format(2, 99)
+        (tmp_path / "log.csv").write_text(log)
+        result = self.run(str(tmp_path))
+        assert result.exit_code == 0, result.output
+        assert "1 study known from the log only" in result.stdout
+
     def test_an_unknown_folder_is_one_line_and_a_remedy(self, mongo: Mongo, tmp_path: Path) -> None:
         result = self.run(str(tmp_path))
         assert result.exit_code == 2

@@ -59,13 +59,18 @@ class RayyanLog:
         articles = read_table(articles_path, (ARTICLE_KEY,))
         recorder = Recorder(Naming(FORMAT, self.name or folder.resolve().name))
         _read_articles(articles, recorder)
+        described = recorder.studies
         ignored = _read_log(log, recorder)
         provenance = Provenance(
             source=f"Rayyan export: {log.source}, {articles.source}",
             recorded="Articles, reviewers, decisions, order and times. Maybe and deleted are taken as retractions.",
         )
         return recorder.finish(
-            provenance, self.threshold, problems=[*articles.problems, *log.problems], ignored=ignored
+            provenance,
+            self.threshold,
+            problems=[*articles.problems, *log.problems],
+            ignored=ignored,
+            untitled=recorder.studies - described,
         )
 
 

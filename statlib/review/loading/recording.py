@@ -70,6 +70,7 @@ class Recorder:
         *,
         problems: Sequence[RowProblem] = (),
         ignored: int = 0,
+        untitled: int = 0,
     ) -> LoadedReview:
         project = Project(
             id=self._naming.project_id(),
@@ -83,7 +84,13 @@ class Recorder:
             searches=tuple(self._searches.values()),
         )
         events = tuple(self._events[seq] for seq in sorted(self._events))
-        return LoadedReview(project, tuple(self._studies.values()), events, tuple(sorted(problems)), ignored)
+        studies = tuple(self._studies.values())
+        return LoadedReview(project, studies, events, tuple(sorted(problems)), ignored, untitled)
+
+    @property
+    def studies(self) -> int:
+        """How many are recorded so far."""
+        return len(self._studies)
 
     def _search(self, name: str) -> UUID:
         if name not in self._searches:

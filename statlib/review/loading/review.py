@@ -64,6 +64,7 @@ class LoadedReview:
     events: tuple[DecisionEvent, ...]
     problems: tuple[RowProblem, ...] = ()
     ignored: int = 0  # rows that are well formed but record no decision (labels, exclusion reasons)
+    untitled: int = 0  # studies that decisions name and no row describes: loaded under a placeholder title
 
 
 @dataclass(frozen=True, slots=True)
