@@ -106,7 +106,7 @@ def run(
         raise NotRun(refusal, as_json=wants_json(click.get_current_context())) from refusal
     conclusion = ended.conclusion
     halted = conclusion.halted
-    cause = f": {halted.cause}" if halted else ""
+    cause = "".join(f": {part}" for part in (halted.cause, halted.detail) if part) if halted else ""
     failed = [gate for gate in conclusion.gates if not gate.passed]
     answer(
         {
@@ -126,7 +126,6 @@ def run(
         ],
     )
     if halted:
-        click.echo(f"{conclusion.verdict.value}: {halted.cause} {halted.detail}".strip(), err=True)
         click.echo(f"remedy: {halted.remedy}", err=True)
     raise SystemExit(ended.exit_code)
 

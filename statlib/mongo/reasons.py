@@ -18,7 +18,8 @@ class MongoReason(Reason):
     )
     ServerUnreachable = (
         RefusalKind.NOT_FOUND,
-        "Run `statlib up` if the server is local; else check mongo.uri and that the replica set has a primary.",
+        "Run `statlib up` if the server is local; else check mongo.uri and that the replica set has a primary "
+        "(a standalone server has none for an address with replicaSet).",
     )
     CredentialsRefused = (
         RefusalKind.UNAUTHORISED,

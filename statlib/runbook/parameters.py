@@ -150,7 +150,7 @@ def _convert(
     try:
         into[name] = convert(adapter, value)
     except ValidationError as error:
-        wrong.append(f"{name}: {_first_problem(error)}")
+        wrong.append(f"{name}: {_first_problem(error)}{_known_keys(field, error)}")
     except (PydanticSerializationError, ValueError):
         wrong.append(f"{name}: not a value of type {_type_text(field)}")
 
@@ -165,6 +165,8 @@ def _from_text(adapter: TypeAdapter[Any], value: str) -> object:
         try:
             return adapter.validate_json(value, strict=True)
         except ValidationError:
+            if value.lstrip().startswith("{"):
+                raise  # as text, a table is no table at all: only this says what within it is wrong
             return adapter.validate_strings(value)
     return adapter.validate_strings(value)
 
@@ -184,6 +186,14 @@ def _build(model: type[P], values: Mapping[str, object]) -> P:
         if others:
             raise Refusal(RunbookReason.ParameterMistyped, "; ".join(others)) from error
         raise Refusal(RunbookReason.ParameterMissing, f"no value for {', '.join(missing)}") from error
+
+
+def _known_keys(field: FieldInfo, error: ValidationError) -> str:
+    """What a table may hold, where the problem is a key that it may not."""
+    kind = field.annotation
+    if error.errors()[0]["type"] != "extra_forbidden" or not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return ""
+    return f" (known: {', '.join(kind.model_fields)})"
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 import pytest
-from pydantic import Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from statlib.kernel.refusals import Fault, Refusal
 from statlib.kernel.settings import AdminSettings, MongoSettings, Settings
@@ -94,6 +94,30 @@ def test_a_value_of_another_type_is_refused_by_name(given: dict[str, Any], text:
     refusal = refused({"project": PROJECT, **given} if "project" not in text else given, text)
     assert refusal.reason is RunbookReason.ParameterMistyped
     assert next(iter({**given, **text})) in refusal.detail
+
+
+class Limits(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    least: int = 1
+    most: int = 9
+
+
+class Tabled(RunbookParameters):
+    limits: Limits = Limits()
+
+
+@pytest.mark.parametrize(
+    ("written", "detail"),
+    [
+        ('{"foo": 1}', "limits: foo: extra inputs are not permitted (known: least, most)"),
+        ('{"least": "x"}', "limits: least: must be a valid integer"),
+    ],
+)
+def test_what_is_wrong_within_a_table_is_named(written: str, detail: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        parse_parameters(Tabled, {}, text={"limits": written})
+    assert caught.value.detail == detail
 
 
 def test_every_mistyped_parameter_is_named_at_once() -> None:
