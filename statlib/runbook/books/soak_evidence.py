@@ -71,9 +71,7 @@ class SoakParameters(ActingParameters):
     data: str = Field(default=SIMULATED, min_length=1, description="'simulated', or the folder of an export")
     studies: int = Field(default=1_250, ge=10, le=100_000, description="simulated: records under review")
     seed: int = Field(default=20_260_309, ge=0, description="simulated: another seed is another review")
-    reviewers: int = Field(
-        default=6, ge=1, le=64, description="concurrent savers (threads)"
-    )
+    reviewers: int = Field(default=6, ge=1, le=64, description="concurrent savers (threads)")
     rate_per_s: float = Field(default=50.0, ge=0, le=10_000, description="decisions a second; 0: as fast as possible")
     duration_s: float = Field(default=60.0, gt=0, description="the window lasts at least so long; a real soak 7 days")
     cadence: Cadence = Field(default=Cadence(), description="seconds between reads, comparisons and rebuilds")
