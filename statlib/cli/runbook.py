@@ -85,6 +85,7 @@ def run(
     \b
     Exit codes, decided from the run's evidence:
       0  every gate passed, a rehearsal passed, or a dry run
+      1  the same, but rows of the input were not loaded: they are named
       3  a gate failed
       4  refused, by a step or before a kernel was started
       5  interrupted or incomplete
@@ -117,10 +118,12 @@ def run(
             "path": ended.path,
             "halted": halted,
             "gates": [gate.model_dump(mode="json") for gate in conclusion.gates],
+            "left_out": ended.left_out,
         },
         [
             f"{conclusion.verdict.value}{cause}",
             *(f"gate failed: {gate.title}: {gate.note}" for gate in failed),
+            *(f"not loaded: {line}" for line in ended.left_out),
             f"report: {ended.path / 'report.html'}",
             f"verify: statlib evidence verify {ended.path}",
         ],

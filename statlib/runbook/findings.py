@@ -15,7 +15,7 @@ from statlib.runbook.report import DataSource, Highlight, NextStep
 class Findings:
     """``subject`` is what was tried, as a headline names it ("Soak"). ``figure_of_gate`` maps a gate's key to the key
     of the figure that shows what it measured. ``next_steps`` are for a run that failed. ``unused``: parameters that
-    shape simulated data, of a run that had none."""
+    shape simulated data, of a run that had none. ``left_out``: what of the input the run did without, a line each."""
 
     subject: str = ""
     lead: str = ""
@@ -24,6 +24,7 @@ class Findings:
     provenance: tuple[DataSource, ...] = ()
     next_steps: tuple[NextStep, ...] = ()
     unused: frozenset[str] = frozenset()
+    left_out: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     figure_of_gate: Mapping[str, str] = field(default_factory=dict)
 

@@ -37,20 +37,23 @@ from statlib.runbook.report import render_report
 from statlib.runbook.signing import signing_key
 from statlib.runbook.steps import INTERRUPTED
 
+EXIT_INPUT_LEFT_OUT = 1  # as `statlib load` exits when rows were not loaded
 _NAMED_PACKAGES = ("pymongo", "papermill", "nbclient", "ipykernel")
 
 
 @dataclass(frozen=True, slots=True)
 class EndedRun:
-    """A sealed and published run. ``path`` is its final folder."""
+    """A sealed and published run. ``path`` is its final folder. ``left_out``: what of its input it did without."""
 
     run_id: str
     path: Path
     conclusion: Conclusion
+    left_out: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        return self.conclusion.verdict.exit_code
+        """The verdict's; a run that passed, but not on all of its input, says so with a code of its own."""
+        return self.conclusion.verdict.exit_code or (EXIT_INPUT_LEFT_OUT if self.left_out else 0)
 
 
 def end_run(
@@ -69,7 +72,7 @@ def end_run(
     Captures(folder.evidence, journal).recover()
     conclusion = _record(journal, folder, ending, applied=may_act(parameters))
     try:
-        _seal(runbook, folder, parameters, journal, conclusion, settings)
+        findings = _seal(runbook, folder, parameters, journal, conclusion, settings)
     except Exception as error:
         raise Fault(
             f"run {folder.run_id} ended as {conclusion.verdict.value!r}, but could not be sealed",
@@ -77,7 +80,7 @@ def end_run(
         ) from error
     path = folder.publish()
     list_runs(folder.archive)
-    return EndedRun(folder.run_id, path, conclusion)
+    return EndedRun(folder.run_id, path, conclusion, findings.left_out)
 
 
 def _seal(  # noqa: PLR0917 - what a seal is made of
@@ -87,7 +90,7 @@ def _seal(  # noqa: PLR0917 - what a seal is made of
     journal: Journal,
     conclusion: Conclusion,
     settings: Settings,
-) -> None:
+) -> Findings:
     redaction = redaction_for(settings)
     redact_notebook(folder.notebook, redaction)
     key = signing_key(settings)
@@ -111,6 +114,7 @@ def _seal(  # noqa: PLR0917 - what a seal is made of
         highlights=tuple(KeyFigure(label=one.label, value=one.value, unit=one.unit) for one in findings.highlights),
         key=key,
     )
+    return findings
 
 
 def environment_facts() -> Mapping[str, str]:

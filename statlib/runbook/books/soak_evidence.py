@@ -33,7 +33,7 @@ from statlib.runbook.parameters import ActingParameters
 from statlib.runbook.patience import backfill_when_allowed
 from statlib.runbook.run import Run
 from statlib.runbook.soak.findings import soak_findings
-from statlib.runbook.soak.window import Load, WindowSummary, receipts_since, run_window
+from statlib.runbook.soak.window import NOT_LOADED, Load, NotLoaded, WindowSummary, receipts_since, run_window
 from statlib.statistics.documents import Mode
 
 SIMULATED = "simulated"
@@ -149,8 +149,9 @@ def preflight(run: SoakRun) -> Preflight:
     counts = event_counts(review.events)
     with connected(run.settings, app_name="statlib-runbook") as mongo:
         facts = probe(mongo)
-    for problem in review.problems[:PROBLEMS_NAMED]:
-        run.note(f"not loaded: {problem}")
+    if review.problems:
+        named = [str(problem) for problem in review.problems[:PROBLEMS_NAMED]]
+        run.captures.write(NOT_LOADED, NotLoaded(rows=len(review.problems), named=named))
     provenance = review.project.provenance
     return Preflight(
         deployment=run.settings.deployment,

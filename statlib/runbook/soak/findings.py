@@ -22,7 +22,7 @@ from statlib.runbook.look import figures as draw
 from statlib.runbook.look.quantities import plural
 from statlib.runbook.parameters import RunbookParameters
 from statlib.runbook.report import DataKind, DataSource, Highlight, NextStep
-from statlib.runbook.soak.window import PROGRESS, REBUILDS, ProgressRow, RebuildRow
+from statlib.runbook.soak.window import NOT_LOADED, PROGRESS, REBUILDS, NotLoaded, ProgressRow, RebuildRow
 
 Row = TypeVar("Row")
 
@@ -40,6 +40,7 @@ def soak_findings(captures: CaptureReader, parameters: RunbookParameters) -> Fin
         provenance=tuple(_provenance(captures)),
         next_steps=tuple(_next_steps(captures)),
         unused=frozenset() if _simulates(captures) else SIMULATED_ONLY,
+        left_out=_left_out(captures),
         figure_of_gate={
             "volume": "saves",
             "parity": "parity",
@@ -48,6 +49,13 @@ def soak_findings(captures: CaptureReader, parameters: RunbookParameters) -> Fin
             "storage": "storage",
         },
     )
+
+
+def _left_out(captures: CaptureReader) -> tuple[str, ...]:
+    try:
+        return captures.document(NOT_LOADED, NotLoaded).lines()
+    except Refusal:  # nothing was left out, or the data were not read
+        return ()
 
 
 def _simulates(captures: CaptureReader) -> bool:
@@ -172,9 +180,9 @@ def _provenance(captures: CaptureReader) -> Iterator[DataSource]:
         loaded = captures.document(soak.LOADED, soak.Loaded)
         said = loaded.provenance
         if recorded := said.get("recorded"):
-            yield DataSource(
-                str(said.get("source")), DataKind.RECORDED, str(recorded), loaded.events_total, "decisions"
-            )
+            missing = [f"not loaded: {line}" for line in _left_out(captures)]
+            use = "; ".join([str(recorded), *missing])
+            yield DataSource(str(said.get("source")), DataKind.RECORDED, use, loaded.events_total, "decisions")
         if simulated := said.get("simulated"):
             amount = None if said.get("recorded") else loaded.events_total
             yield DataSource(

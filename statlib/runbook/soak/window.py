@@ -13,6 +13,7 @@ from uuid import UUID
 from pydantic import AwareDatetime, BaseModel
 
 from statlib.evidence import soak_captures as soak
+from statlib.kernel.plurals import plural
 from statlib.kernel.refusals import Fault
 from statlib.review.loading.review import DecisionEvent
 from statlib.review.writer import ScreeningWriter
@@ -23,7 +24,7 @@ from statlib.runbook.soak.savers import Rows, Savers
 from statlib.runbook.soak.schedule import Schedule
 from statlib.statistics.hosts import Host
 
-PROGRESS, REBUILDS, DISTURBANCES = "progress", "rebuilds", "disturbances"
+PROGRESS, REBUILDS, DISTURBANCES, NOT_LOADED = "progress", "rebuilds", "disturbances", "not_loaded"
 STORAGE_EVERY_S = 1.0
 SHOW_EVERY_S = 1.0
 PRIMARY_EVERY_S = 0.2
@@ -45,6 +46,17 @@ class RebuildRow(BaseModel):
     published: int
     races_lost: int
     reason: str | None
+
+
+class NotLoaded(BaseModel):
+    """Rows of an export that could not be read: how many, and the first of them with their reasons."""
+
+    rows: int
+    named: list[str]
+
+    def lines(self) -> tuple[str, ...]:
+        more = self.rows - len(self.named)
+        return (*self.named, *([f"and {plural(more, 'row')} more"] if more else []))
 
 
 class Disturbances(BaseModel):
