@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import nbformat
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Locator, Page, expect, sync_playwright
 
 from statlib.evidence.verify import verify
 from statlib.kernel.identifiers import new_token
@@ -164,6 +164,18 @@ class Desk:
             self.page.screenshot(path=Path(PICTURES) / f"{name}.png")
 
 
+def into_view(element: Locator) -> None:
+    """Scroll to it. JupyterLab draws outputs anew while one looks: an element that was replaced is looked up again."""
+    for remaining in reversed(range(20)):
+        try:
+            element.scroll_into_view_if_needed()
+        except Error as error:
+            if "not attached" not in error.message or not remaining:
+                raise
+        else:
+            return
+
+
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": DESK[0], "height": DESK[1]}, locale="en-GB")
@@ -197,7 +209,7 @@ def use_form(desk: Desk, project: str) -> None:
     entries.nth(1).fill("local")
     expect(standing).to_contain_text("Refused: ConfirmationMissing")
     expect(desk.page.locator(".statlib-form button")).to_be_disabled()
-    standing.scroll_into_view_if_needed()
+    into_view(standing)
     desk.picture("form-refused")
     entries.nth(1).fill(project)
     expect(standing).to_contain_text("Valid")
@@ -224,7 +236,7 @@ def look_at(desk: Desk, name: str) -> None:
             expect(shown.first).to_be_attached()
             for index in range(shown.count()):
                 one = shown.nth(index)
-                one.scroll_into_view_if_needed()
+                into_view(one)
                 wide = one.evaluate("e => e.scrollWidth - e.parentElement.clientWidth")
                 assert wide <= 0, f"{one.inner_text()!r} is {wide} px too wide at {width}"
                 desk.picture(f"{name}-{width}-{theme.split()[-1].lower()}-{index}")
@@ -254,12 +266,12 @@ def test_the_pair_is_worked_by_hand_and_interrupted_once(deployment: Operated, l
     waiting = opening.output("opening.backfill")
     expect(waiting).to_contain_text("Waiting for the grace of an opening")
     until(deployment.waits_for_grace)
-    waiting.scroll_into_view_if_needed()
+    into_view(waiting)
     opening.picture("waiting")
     opening.choose("Kernel", re.compile("^Interrupt Kernel$"))
     expect(waiting).to_contain_text("Interrupted by hand")
     expect(waiting).not_to_contain_text("Traceback")
-    waiting.scroll_into_view_if_needed()
+    into_view(waiting)
     opening.picture("interrupted")
     expect(opening.output("opening.verify")).to_have_text("")
     halfway = deployment.standing()
