@@ -52,6 +52,10 @@ class SimulatedReview:
             "resubmitted, corrected and retracted shares must leave 100 or more for first decisions": (
                 sum(habits) <= SHARE_WHOLE - 100
             ),
+            "without a number of events, retracted must stay 100 or more below what is left for first decisions, "
+            "or the review never ends": (
+                self.events is not None or self.retracted_share + 100 <= SHARE_WHOLE - sum(habits)
+            ),
         }
         for rule, kept in rules.items():
             if not kept:

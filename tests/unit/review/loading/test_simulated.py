@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from statlib.kernel.refusals import Refusal
@@ -112,6 +112,7 @@ def test_any_parameters_give_a_consistent_review(
     studies: int, reviewers: int, seed: int, events: int | None, shares: tuple[int, int, int], relevant: int
 ) -> None:
     resubmitted, corrected, retracted = shares
+    assume(events is not None or retracted + 100 <= 1_000 - sum(shares))  # else it is refused: it would never end
     review = SimulatedReview(
         studies=studies,
         reviewers=reviewers,
@@ -150,3 +151,11 @@ def test_parameters_out_of_range_are_refused_by_name(wrong: dict[str, Any], rule
     with pytest.raises(Refusal, match=rule) as raised:
         SimulatedReview(**wrong)
     assert raised.value.reason is LoadReason.SimulationInvalid
+
+
+def test_a_review_that_retracts_as_fast_as_it_decides_needs_a_number_of_events() -> None:
+    with pytest.raises(Refusal, match="never ends") as raised:
+        SimulatedReview(studies=10, resubmitted_share=300, corrected_share=250, retracted_share=300)
+    assert raised.value.reason is LoadReason.SimulationInvalid
+    bounded = SimulatedReview(studies=10, events=500, resubmitted_share=300, corrected_share=250, retracted_share=300)
+    assert len(bounded.load().events) == 500
