@@ -7,7 +7,6 @@ that kernels, workers and servers move together; what ran on an advanced clock i
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from dataclasses import dataclass
@@ -41,10 +40,6 @@ class Clock:
                 remedy="Delete the file to run on real time.",
             ) from error
 
-    @property
-    def accelerated(self) -> bool:
-        return self.offset_ms != 0
-
     def mongo_now(self) -> Any:
         """The aggregation expression for the server's time (fixed for one command)."""
         offset = self.offset_ms
@@ -70,9 +65,3 @@ class Clock:
         temporary = self.offset_file.with_suffix(f".{os.getpid()}.tmp")
         temporary.write_text(str(value), encoding="ascii")
         temporary.replace(self.offset_file)
-
-    def reset(self) -> None:
-        """Back to real time."""
-        if self.offset_file is not None:
-            with contextlib.suppress(FileNotFoundError):
-                self.offset_file.unlink()
