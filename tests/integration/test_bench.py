@@ -1,0 +1,152 @@
+"""The benchmarks in miniature, on servers and kernels of their own: the shape of their answers and their counts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from statlib.bench import runbook, trivial_book, write
+from statlib.bench.language import Quantiles, quantiles, table
+from statlib.bench.write import ArmName
+from statlib.cli.main import main
+from statlib.kernel.settings import load_settings
+
+WRITE = write.Plan(reviewers=(1, 2), repeats=2, submissions=4, studies=10)
+RUNBOOK = runbook.Plan(pairs=1, sizes=(runbook.SMALL, 120), updates=2)
+UNDER_STATISTICS = (ArmName.TRANSACTIONAL, ArmName.COLLIDING)
+WRITE_FIGURES = {
+    "commands_per_save_source",
+    "commands_per_save_transactional",
+    *(f"{arm}_{what}" for arm in UNDER_STATISTICS for what in ("p95_ratio_max", "p95_added_ms_max", "exhausted")),
+}
+RUNBOOK_FIGURES = {"added_to_papermill_s", "site_120_to_100_ratio"}
+ENVIRONMENT = {"statlib", "pymongo", "python", "platform", "cpus", "server"}
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "QUICK", WRITE)
+    monkeypatch.setattr(runbook, "QUICK", RUNBOOK)
+
+
+def test_the_write_benchmark_measures_every_arm_under_every_load_with_figures_of_its_cells() -> None:
+    report = _report(_bench("write", "--quick", "--json"))
+    assert (report["bench"], report["short_form"], set(report["environment"])) == ("write", True, ENVIRONMENT)
+    assert report["environment"]["server"].startswith("MongoDB ")
+    cells = report["cells"]
+    assert sorted((cell["arm"], cell["reviewers"], cell["study"]) for cell in cells) == sorted(
+        (arm.value, reviewers, study)
+        for arm in ArmName
+        for reviewers in WRITE.reviewers
+        for study in ("same", "different")
+    )
+    for cell in cells:
+        assert cell["submissions"] == cell["reviewers"] * WRITE.repeats * WRITE.submissions
+        assert cell["saved"] + cell["exhausted"] + cell["stale"] == cell["submissions"]
+        assert 0 < cell["p50_ms"] <= cell["p99_ms"]
+        assert cell["p95_ms"] > 0
+        assert cell["saved_per_s"] > 0
+        if cell["reviewers"] == 1:
+            assert cell["saved"] == cell["submissions"]
+        if cell["arm"] == ArmName.SOURCE_ONLY:
+            assert cell["statistics_conflicts"] == 0
+    figures = report["figures"]
+    assert set(figures) == WRITE_FIGURES
+    assert 0 < figures["commands_per_save_source"] < figures["commands_per_save_transactional"]
+    for arm in UNDER_STATISTICS:
+        assert figures[f"{arm}_p95_ratio_max"] > 0
+        exhausted = sum(cell["exhausted"] for cell in cells if cell["arm"] == arm)
+        assert figures[f"{arm}_exhausted"] == exhausted
+
+
+def test_the_write_benchmark_prints_its_table_and_figures() -> None:
+    ran = _bench("write", "--quick")
+    assert "repeat 2 of 2: 2 reviewers, same study True" in ran.stderr
+    lines = ran.stdout.splitlines()
+    assert lines[0] == "bench write (short form: for a look, not for figures)"
+    assert lines[3].split()[:4] == ["arm", "study", "reviewers", "submissions"]
+    assert len(_cells(lines)) == len(ArmName) * len(WRITE.reviewers) * 2
+    assert _figures(lines) == WRITE_FIGURES
+
+
+def test_the_runbook_benchmark_measures_pairs_and_archives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    ran = _bench("runbook", "--quick", "--json")
+    assert os.environ["PYTHONPATH"] == str(tmp_path)
+    assert "pair 1 of 1: papermill, then the runner" in ran.stderr
+    assert "making an archive of 120 runs" in ran.stderr
+    report = _report(ran)
+    assert (report["bench"], report["short_form"], set(report["environment"])) == ("runbook", True, ENVIRONMENT)
+    assert [(cell["what"], cell["archived_runs"], cell["count"]) for cell in report["cells"]] == [
+        ("papermill", 0, RUNBOOK.pairs),
+        ("runbook", 0, RUNBOOK.pairs),
+        *(("site", size, RUNBOOK.updates) for size in RUNBOOK.sizes),
+    ]
+    assert all(0 < cell["p50_ms"] <= cell["p95_ms"] <= cell["p99_ms"] for cell in report["cells"])
+    papermill, ours, small, largest = (cell["p50_ms"] for cell in report["cells"])
+    assert set(report["figures"]) == RUNBOOK_FIGURES
+    assert report["figures"]["added_to_papermill_s"] == pytest.approx((ours - papermill) / 1000)
+    assert report["figures"]["site_120_to_100_ratio"] == pytest.approx(largest / small)
+
+
+def test_a_runbook_benchmark_that_is_stopped_leaves_the_path_of_kernels_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+
+    def stop(line: str) -> None:
+        assert os.environ["PYTHONPATH"], line
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runbook.run(RUNBOOK, short_form=True, settings=load_settings(), progress=stop)
+    assert "PYTHONPATH" not in os.environ
+
+
+def test_the_trivial_runbook_is_found_by_its_entry_point(tmp_path: Path) -> None:
+    trivial_book.install(tmp_path)
+    (metadata,) = tmp_path.iterdir()
+    assert f"{trivial_book.NAME} = statlib.bench.trivial_book" in (metadata / "entry_points.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([3.0], Quantiles(3.0, 3.0, 3.0)), ([float(at) for at in range(101)], Quantiles(50.0, 95.0, 99.0))],
+)
+def test_quantiles_lie_between_order_statistics(values: Sequence[float], expected: Quantiles) -> None:
+    found = quantiles(values)
+    assert (found.p50, found.p95, found.p99) == pytest.approx((expected.p50, expected.p95, expected.p99))
+
+
+def test_a_table_is_aligned_with_numbers_to_the_right() -> None:
+    assert table([]) == []
+    assert table([{"what": "one", "count": 1_000, "ms": 2.5}, {"what": "other", "count": 7}]) == [
+        "what   count    ms",
+        "one    1,000  2.50",
+        "other      7",
+    ]
+
+
+def _bench(*arguments: str) -> Result:
+    ran = CliRunner().invoke(main, ["bench", *arguments], catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    return ran
+
+
+def _report(ran: Result) -> Any:
+    return json.loads(ran.stdout)
+
+
+def _cells(lines: Sequence[str]) -> Sequence[str]:
+    """The rows of the table: after two lines, a blank and the table's head, until the next blank."""
+    return lines[4 : lines.index("", 4)]
+
+
+def _figures(lines: Sequence[str]) -> set[str]:
+    return {line.split()[0] for line in lines[lines.index("", 4) + 1 :]}
