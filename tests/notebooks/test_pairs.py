@@ -144,7 +144,7 @@ def test_a_run_whose_executor_was_killed_is_resumed_and_repeats_no_effect(
         running.kill()
     accepted = deployment.accepted()
     (unfinished,) = find_unfinished(deployment.archive)
-    assert deployment.held_leases() == []
+    until(lambda: deployment.held_leases() == [])  # killed inside a request, it leaves a lease that runs out by itself
     assert deployment.standing().counters == deployment.truth()
     deployment.mongo.clock.advance(MEMBER_LIVE_S + 1)
     assert deployment.live_hosts() == [], "a killed process no longer counts two minutes after its last renewal"
