@@ -7,22 +7,31 @@ with this one. Its truth is counted naively, in Python.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from statlib.kernel.digests import digest
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings
 from statlib.mongo.connection import Mongo
 from statlib.statistics import hosts, modes, storage
 from statlib.statistics.attempts import save
 from statlib.statistics.backfill import Backfilled, backfill
-from statlib.statistics.catalogue import Catalogue, Document, Effect, SnapshotReads
+from statlib.statistics.catalogue import Catalogue, Document, Effect, Pipeline
 from statlib.statistics.counters import Counters, minus
-from statlib.statistics.documents import CONTROL, DELTA, GLOBAL_CONTROL, GLOBAL_ID, GUARD, LEASE, ROW, Mode
+from statlib.statistics.documents import (
+    CONTROL,
+    DELTA,
+    GLOBAL_CONTROL,
+    GLOBAL_ID,
+    GUARD,
+    LEASE,
+    ROW,
+    Mode,
+    TrackingMode,
+)
 from statlib.statistics.envelopes import Envelope
 from statlib.statistics.outcomes import Saved, SourceWrite
 from statlib.statistics.reader import ALL, Bundle, Request, read_bundle
@@ -55,11 +64,8 @@ class BookEvidence:
 
 
 class LibraryDomain:
-    def context(self, project: Document) -> LibraryContext:
+    def context(self, project: Document, tracking: TrackingMode) -> LibraryContext:
         return LibraryContext(tuple(project["Shelves"]), tuple(project["Visitors"]), project["Entitled"])
-
-    def configuration_digest(self, context: LibraryContext) -> str:
-        return digest(["test.library", context.entitled])
 
     def evidence(self, source: Document) -> BookEvidence:
         return BookEvidence(source["Shelf"], source["LentTo"])
@@ -78,9 +84,18 @@ class BookFamily:
             return tuple(f"visitor/{visitor}" for visitor in context.visitors)
         return ("project",)
 
-    def calculate(self, reads: SnapshotReads, project: UUID, context: LibraryContext) -> Mapping[str, Counters]:
+    def parameters(self, context: LibraryContext, scope: str) -> Any:
+        return context.entitled
+
+    def aggregation(self, project: UUID, context: LibraryContext) -> Pipeline:
+        return [
+            {"$match": {"ProjectId": project}},
+            {"$group": {"_id": {"shelf": "$Shelf", "lentTo": "$LentTo"}, "Books": {"$sum": 1}}},
+        ]
+
+    def collect(self, groups: Iterable[Document], context: LibraryContext) -> Mapping[str, Counters]:
         grouped: dict[str, dict[str, int]] = {}
-        for group in reads.aggregate(BOOKS, _groups(project)):
+        for group in groups:
             evidence = BookEvidence(group["_id"]["shelf"], group["_id"]["lentTo"])
             for scope, counters in self.counters(evidence).items():
                 into = grouped.setdefault(scope, {})
@@ -101,13 +116,6 @@ class BookFamily:
         if self.name == VISITS:
             return {f"visitor/{book.lent_to}": {"Lent": 1}} if lent else {}
         return {"project": {"Lent": lent}}
-
-
-def _groups(project: UUID) -> list[dict[str, Any]]:
-    return [
-        {"$match": {"ProjectId": project}},
-        {"$group": {"_id": {"shelf": "$Shelf", "lentTo": "$LentTo"}, "Books": {"$sum": 1}}},
-    ]
 
 
 def library_catalogue(version: int = 1) -> Catalogue[LibraryContext, BookEvidence]:
@@ -198,7 +206,7 @@ class Library:
 
     def truth(self, family: str) -> dict[str, dict[str, int]]:
         """Naive counters of every declared scope, zeros left out."""
-        context = LIBRARY.domain.context(self._one(LIBRARIES, {"_id": self.project}))
+        context = LIBRARY.domain.context(self._one(LIBRARIES, {"_id": self.project}), TrackingMode.TRACKED)
         of = BookFamily(family)
         counted: dict[str, dict[str, int]] = {scope: {} for scope in of.declared_scopes(context)}
         for book in self.mongo.collection(BOOKS).find({"ProjectId": self.project}):
@@ -265,7 +273,7 @@ def insert_library(
     document = {"_id": project, "Shelves": list(range(shelves)), "Visitors": list(visitors), "Entitled": ENTITLED}
     mongo.collection(LIBRARIES).insert_one(document)
     if create:
-        modes.create_under_statistics(mongo, LIBRARY, project, document)
+        modes.create_under_statistics(mongo, LIBRARY, project)
     ids = tuple(uuid4() for _ in range(books))
     if ids:
         mongo.collection(BOOKS).insert_many(

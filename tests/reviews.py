@@ -138,7 +138,7 @@ def review(
         if under_statistics:
             modes.set_fleet_mode(mongo, REVIEW, Mode.ENABLED, action())
             mongo.clock.advance(mongo.settings.statistics.opening_grace_s)  # nobody wrote before the fleet was opened
-            modes.create_under_statistics(mongo, REVIEW, project_id, project.to_bson())
+            modes.create_under_statistics(mongo, REVIEW, project_id)
         ids = tuple(uuid4() for _ in range(studies))
         mongo.collection(STUDIES).insert_many(
             [Study(id=id_, project_id=project_id, title=f"study {n}").to_bson() for n, id_ in enumerate(ids)]

@@ -139,7 +139,7 @@ def _site(server: ReplicaSet, arm: ArmName, plan: Plan) -> Iterator[_Site]:
         storage.initialise(mongo, REVIEW, fleet=Mode.ENABLED)
         mongo.collection(PROJECTS).insert_one(project.to_bson())
         if arm is not ArmName.SOURCE_ONLY:
-            create_under_statistics(mongo, REVIEW, project.id, project.to_bson())
+            create_under_statistics(mongo, REVIEW, project.id)
         studies = tuple(uuid4() for _ in range(plan.studies))
         mongo.collection(STUDIES).insert_many(
             [Study(id=study, project_id=project.id, title="bench").to_bson() for study in studies]

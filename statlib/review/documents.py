@@ -1,6 +1,8 @@
 """Source documents of a systematic review, as stored in ``pmProject`` and ``pmStudy``.
 
 ``Screenings`` and the project's threshold are the truth; ``InclusionInfo`` is a denormalised copy for filters.
+``Sessions`` and ``SlotReservations`` are the truth of annotation; every write that changes them recomputes the
+``Tallies`` of the stages it touches (``annotation.py``), and statistics count the tallies.
 """
 
 from __future__ import annotations
@@ -44,6 +46,23 @@ class Membership(Stored):
     name: str = ""
 
 
+class AnswerKind(StrEnum):
+    BOOLEAN = "Boolean"
+    CHOICE = "Choice"
+    INTEGER = "Integer"
+    TEXT = "Text"
+
+
+class Question(Stored):
+    """What reviewers answer in the sessions of one stage. ``options`` are those of a choice, and empty otherwise."""
+
+    id: UUID
+    stage_id: UUID
+    text: str
+    answer: AnswerKind
+    options: tuple[str, ...] = ()
+
+
 class Search(Stored):
     id: UUID
     name: str
@@ -70,7 +89,7 @@ class Project(Stored):
     agreement_threshold: AgreementThreshold = AgreementThreshold()
     stages: tuple[Stage, ...] = ()
     memberships: tuple[Membership, ...] = ()
-    questions: tuple[dict[str, Any], ...] = ()
+    questions: tuple[Question, ...] = ()
     searches: tuple[Search, ...] = ()
     audit: Audit = Audit()
 
@@ -97,6 +116,56 @@ class InclusionInfo(Stored):
     included: int = 0
 
 
+class SessionStatus(StrEnum):
+    STARTED = "Started"
+    COMPLETED = "Completed"
+
+
+class Answer(Stored):
+    """``key`` is the value as it is counted, canonical since it was written; None for free text."""
+
+    question_id: UUID
+    value: Any
+    key: str | None = None
+
+
+class Session(Stored):
+    """One investigator's annotation of one study in one stage; a reconciliation settles what candidates differ in."""
+
+    id: UUID
+    stage_id: UUID
+    investigator_id: UUID
+    status: SessionStatus = SessionStatus.STARTED
+    reconciliation: bool = False
+    answers: tuple[Answer, ...] = ()
+    at_utc: UtcTime
+
+
+class SlotReservation(Stored):
+    """A claimed place on a stage of a study, held until its investigator saves there or lets go."""
+
+    stage_id: UUID
+    investigator_id: UUID
+    at_utc: UtcTime
+
+
+class Tally(Stored):
+    """A stage's sessions and reservations on one study, counted.
+
+    ``ncs`` candidate sessions, ``nccs`` the completed of these; ``rs`` and ``rc``: a reconciliation session exists, is
+    completed. ``total_allocated`` is ncs + reservations, ``total_engaged`` one more while a reconciliation exists.
+    """
+
+    stage_id: UUID
+    ncs: int = Field(default=0, alias="NCS")
+    nccs: int = Field(default=0, alias="NCCS")
+    rs: bool = Field(default=False, alias="RS")
+    rc: bool = Field(default=False, alias="RC")
+    reservations: int = 0
+    total_allocated: int = 0
+    total_engaged: int = 0
+
+
 class Study(Stored):
     """One record under review. Bibliographic fields beyond ``title`` are kept as loaded."""
 
@@ -106,4 +175,7 @@ class Study(Stored):
     title: str = ""
     screenings: tuple[Screening, ...] = ()
     inclusion_info: InclusionInfo = InclusionInfo()
+    sessions: tuple[Session, ...] = ()
+    tallies: tuple[Tally, ...] = ()
+    slot_reservations: tuple[SlotReservation, ...] = ()
     audit: Audit = Audit()

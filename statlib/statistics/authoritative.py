@@ -19,7 +19,7 @@ _REPLY_DOCS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class PinnedReads:
-    """The catalogue's ``SnapshotReads``, over a snapshot session. An answer within 16 MiB is one command."""
+    """Reads over a snapshot session. An answer within 16 MiB is one command."""
 
     mongo: Mongo
     session: ClientSession
@@ -34,5 +34,5 @@ def calculate(
 ) -> dict[str, Counters]:
     """Every declared scope of a family, counted from the source by one command; zeros are left out of each."""
     of = catalogue.family(family)
-    counted = of.calculate(reads, project, context)
+    counted = of.collect(reads.aggregate(catalogue.source_collection, of.aggregation(project, context)), context)
     return {scope: without_zeros(counted.get(scope, {})) for scope in of.declared_scopes(context)}

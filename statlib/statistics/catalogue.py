@@ -2,33 +2,33 @@
 
 A domain registers one ``Catalogue``. A second domain needs another one and no change to the engine.
 
-Two calculations of a family must agree on every history: ``calculate`` counts the source on the server,
-``derive`` says in Python what one document's change adds to those counts.
+Two calculations of a family must agree on every history: ``aggregation`` with ``collect`` counts the source on the
+server, ``derive`` says in Python what one document's change adds to those counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
+from statlib.kernel.digests import digest
 from statlib.kernel.refusals import Refusal
 from statlib.statistics.counters import Counters
+from statlib.statistics.documents import TrackingMode
 from statlib.statistics.reasons import OperateReason
 
+CONFIGURATION_SCHEMA = "statlib.configuration.v2"
+
 Document = Mapping[str, Any]
+Pipeline = list[dict[str, Any]]
 ContextT = TypeVar("ContextT")
 EvidenceT = TypeVar("EvidenceT")
+ContextT_co = TypeVar("ContextT_co", covariant=True)
 EvidenceT_co = TypeVar("EvidenceT_co", covariant=True)
 ContextT_contra = TypeVar("ContextT_contra", contravariant=True)
 EvidenceT_contra = TypeVar("EvidenceT_contra", contravariant=True)
-
-
-class SnapshotReads(Protocol):
-    """Reads of one pinned moment."""
-
-    def aggregate(self, collection: str, pipeline: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,52 @@ class Family(Protocol[ContextT_contra, EvidenceT_contra]):
         """The scopes that readers may ask for and that a backfill publishes."""
         ...
 
-    def calculate(self, reads: SnapshotReads, project: UUID, context: ContextT_contra) -> Mapping[str, Counters]:
-        """All declared scopes, counted on the server by one aggregation. Scopes with nothing to count may be absent."""
+    def parameters(self, context: ContextT_contra, scope: str) -> Any:
+        """JSON values of everything in the context that changes what the scope counts. A row carries their digest, and
+        is not served under others; an edit that changes them stales the scope."""
+        ...
+
+    def aggregation(self, project: UUID, context: ContextT_contra) -> Pipeline:
+        """One pipeline over the source collection that counts all declared scopes on the server."""
+        ...
+
+    def collect(self, groups: Iterable[Document], context: ContextT_contra) -> Mapping[str, Counters]:
+        """Counters per scope of what ``aggregation`` returned; keys are built here, and only here.
+
+        Scopes with nothing to count may be absent; scopes that are not declared are ignored."""
         ...
 
     def derive(self, before: EvidenceT_contra, after: EvidenceT_contra, context: ContextT_contra) -> Effect:
         """What the change from ``before`` to ``after`` does. Pure; equal evidence has no effect."""
         ...
+
+
+class SharedPass(Protocol[ContextT_contra]):
+    """One aggregation that feeds several families at once, for less than their own ones cost together."""
+
+    @property
+    def families(self) -> frozenset[str]: ...
+
+    def aggregation(self, project: UUID, context: ContextT_contra, families: frozenset[str]) -> Pipeline:
+        """As a family's, for those of ``families``."""
+        ...
+
+    def collect(
+        self, groups: Iterable[Document], context: ContextT_contra, families: frozenset[str]
+    ) -> Mapping[str, Mapping[str, Counters]]:
+        """As a family's, per family."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration(Generic[ContextT]):
+    """What the rows of one project must have been calculated under, scope by scope."""
+
+    families: Mapping[str, Family[ContextT, Any]]
+    context: ContextT
+
+    def digest(self, family: str, scope: str) -> str:
+        return digest([CONFIGURATION_SCHEMA, family, self.families[family].parameters(self.context, scope)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +116,10 @@ class Catalogue(Generic[ContextT, EvidenceT]):
     version: int
     families: Mapping[str, Family[ContextT, EvidenceT]]
     domain: Domain[ContextT, EvidenceT]
+    passes: tuple[SharedPass[ContextT], ...] = ()
+
+    def configuration(self, context: ContextT) -> Configuration[ContextT]:
+        return Configuration(self.families, context)
 
     def family(self, name: str) -> Family[ContextT, EvidenceT]:
         """Refuses FamilyUnknown, naming those there are."""
@@ -87,15 +130,11 @@ class Catalogue(Generic[ContextT, EvidenceT]):
             raise Refusal(OperateReason.FamilyUnknown, f"no family {name!r}; there are: {known}") from error
 
 
-class Domain(Protocol[ContextT, EvidenceT_co]):
+class Domain(Protocol[ContextT_co, EvidenceT_co]):
     """How source documents become what families calculate with."""
 
-    def context(self, project: Document) -> ContextT:
-        """The parameters of every calculation in one project."""
-        ...
-
-    def configuration_digest(self, context: ContextT) -> str:
-        """Of everything in the context that changes a counter; rows carry the one they were calculated under."""
+    def context(self, project: Document, tracking: TrackingMode) -> ContextT_co:
+        """The parameters of every calculation in one project, under the fleet's reviewer-tracking mode."""
         ...
 
     def evidence(self, source: Document) -> EvidenceT_co:

@@ -190,7 +190,7 @@ def _placeholders(state: ProjectState, plans: Mapping[str, Planned], revision: i
             last_changed_revision=revision,
             write_epochs=state.stamp.epochs(planned.guard.family_write_epoch),
             catalogue_version=state.catalogue_version,
-            configuration_digest=state.configuration_digest,
+            configuration_digest=state.configuration.digest(family, scope),
             last_failure_reason="MissingBaseline",
         ).to_bson()
         for family, planned in plans.items()

@@ -88,7 +88,6 @@ class ProjectControl(Stored):
     storage_version: int = STORAGE_VERSION
     source_version: int = SOURCE_VERSION
     catalogue_version: int = 0
-    configuration_digest: str = ""
     replay_floor_revision: int = 0
     identity_floor_utc: UtcTime | None = None
     receipt_time_floor_utc: UtcTime | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import UUID
 
 from statlib.statistics.documents import (
@@ -24,6 +25,12 @@ from statlib.statistics.documents import (
 from statlib.statistics.reasons import ServeReason
 
 
+class Digests(Protocol):
+    """The digest of the parameters that a scope's counters depend on."""
+
+    def digest(self, family: str, scope: str) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Stamp:
     """What a row must carry to be current, its family's epoch apart."""
@@ -32,19 +39,19 @@ class Stamp:
     project: int
     tracking: int
     catalogue_version: int
-    configuration_digest: str
+    configuration: Digests
 
     def epochs(self, family_epoch: int) -> WriteEpochs:
         return WriteEpochs(fleet=self.fleet, project=self.project, family=family_epoch, tracking=self.tracking)
 
 
-def stamp_of(fleet: GlobalControl, control: ProjectControl, catalogue_version: int, digest: str) -> Stamp:
+def stamp_of(fleet: GlobalControl, control: ProjectControl, catalogue_version: int, configuration: Digests) -> Stamp:
     return Stamp(
         fleet=fleet.mode_epoch,
         project=control.opening_count,
         tracking=fleet.reviewer_tracking_epoch,
         catalogue_version=catalogue_version,
-        configuration_digest=digest,
+        configuration=configuration,
     )
 
 
@@ -104,7 +111,7 @@ def row_gate(row: Row | None, guard: Guard, stamp: Stamp) -> ServeReason | None:
         return ServeReason.RowEpochOutdated
     if row.source_version != SOURCE_VERSION or row.catalogue_version != stamp.catalogue_version:
         return ServeReason.RowVersionIncompatible
-    if row.configuration_digest != stamp.configuration_digest:
+    if row.configuration_digest != stamp.configuration.digest(row.family, row.scope):
         return ServeReason.ConfigurationChanged
     return None
 

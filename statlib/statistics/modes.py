@@ -77,7 +77,7 @@ def set_narrow_gate(
         stored = _find(mongo, session, CONTROL, project)
         if stored is None and not enabled:
             raise Refusal(OperateReason.ControlMissing, f"project {project}")
-        before = ProjectControl.from_bson(stored) if stored else _new_control(catalogue, project, context)
+        before = ProjectControl.from_bson(stored) if stored else _new_control(catalogue, project)
         if stored is None:
             mongo.collection(CONTROL).insert_one(before.to_bson(), session=session)
         if before.mode is not mode:
@@ -90,7 +90,7 @@ def set_narrow_gate(
     return transact(mongo, body)
 
 
-def create_under_statistics(mongo: Mongo, catalogue: AnyCatalogue, project: UUID, context: dict[str, Any]) -> None:
+def create_under_statistics(mongo: Mongo, catalogue: AnyCatalogue, project: UUID) -> None:
     """Give a project that has no source document yet an open control: no save can have passed it by, so there is
     nothing to wait for. A project that already has either is left as it is."""
 
@@ -99,7 +99,7 @@ def create_under_statistics(mongo: Mongo, catalogue: AnyCatalogue, project: UUID
             return
         if mongo.collection(catalogue.source_collection).find_one({"ProjectId": project}, {"_id": 1}, session=session):
             return
-        control = _new_control(catalogue, project, context).model_copy(update={"mode": Mode.ENABLED})
+        control = _new_control(catalogue, project).model_copy(update={"mode": Mode.ENABLED})
         mongo.collection(CONTROL).insert_one(control.to_bson(), session=session)
 
     transact(mongo, body)
@@ -157,9 +157,8 @@ def _transition(mongo: Mongo, catalogue: AnyCatalogue, mode: Mode, *, counter: s
     return [{"$set": common}]
 
 
-def _new_control(catalogue: AnyCatalogue, project: UUID, context: dict[str, Any]) -> ProjectControl:
-    digest = catalogue.domain.configuration_digest(catalogue.domain.context(context))
-    return ProjectControl(id=project, catalogue_version=catalogue.version, configuration_digest=digest)
+def _new_control(catalogue: AnyCatalogue, project: UUID) -> ProjectControl:
+    return ProjectControl(id=project, catalogue_version=catalogue.version)
 
 
 def _find(mongo: Mongo, session: ClientSession, collection: str, document_id: Any) -> dict[str, Any] | None:

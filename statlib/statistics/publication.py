@@ -143,7 +143,7 @@ def _row(publication: Publication, scope: str, revision: int) -> Row:
         last_changed_revision=revision,
         write_epochs=at.stamp.epochs(at.guards[publication.family].family_write_epoch),
         catalogue_version=at.catalogue_version,
-        configuration_digest=at.configuration_digest,
+        configuration_digest=at.configuration.digest(publication.family, scope),
     )
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from statlib.statistics.catalogue import AnyCatalogue
+from statlib.statistics.catalogue import AnyCatalogue, Pipeline
 from statlib.statistics.documents import (
     CONTROL,
     GLOBAL_CONTROL,
@@ -20,8 +20,6 @@ from statlib.statistics.documents import (
     Row,
 )
 from statlib.statistics.envelopes import Envelope
-
-Pipeline = list[dict[str, Any]]
 
 
 def guard_id(project: UUID, family: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from statlib.statistics.documents import (
     ProjectControl,
     Row,
 )
-from statlib.statistics.gates import project_gate, scopes_gate, stamp_of
+from statlib.statistics.gates import Digests, project_gate, scopes_gate, stamp_of
 from statlib.statistics.hosts import Host, live_filter
 from statlib.statistics.reasons import OperateReason, ServeReason
 
@@ -85,7 +85,7 @@ class Moment:
     fleet: GlobalControl
     control: ProjectControl | None
     context: Any
-    digest: str
+    configuration: Digests
     guards: Mapping[str, Guard]
     rows: Mapping[tuple[str, str], Row]
     members: tuple[Member, ...]
@@ -141,7 +141,7 @@ def closed_gate(
     )
     if reason is not None or moment.control is None:
         return reason
-    stamp = stamp_of(moment.fleet, moment.control, catalogue.version, moment.digest)
+    stamp = stamp_of(moment.fleet, moment.control, catalogue.version, moment.configuration)
     return scopes_gate(moment.guards, moment.rows, scopes, stamp)
 
 
@@ -165,14 +165,15 @@ def read_moment(
         found.setdefault(entry["Kind"], []).append(entry["Document"])
     if "context" not in found:
         raise Refusal(OperateReason.ProjectNotFound, f"project {project}")
-    context = catalogue.domain.context(found["context"][0])
+    fleet = GlobalControl.from_bson(found["fleet"][0]) if "fleet" in found else GlobalControl()
+    context = catalogue.domain.context(found["context"][0], fleet.reviewer_tracking_mode)
     guards = [Guard.from_bson(guard) for guard in found.get("guard", [])]
     rows = [Row.from_bson(row) for row in found.get("row", [])]
     return Moment(
-        fleet=GlobalControl.from_bson(found["fleet"][0]) if "fleet" in found else GlobalControl(),
+        fleet=fleet,
         control=ProjectControl.from_bson(found["control"][0]) if "control" in found else None,
         context=context,
-        digest=catalogue.domain.configuration_digest(context),
+        configuration=catalogue.configuration(context),
         guards={guard.id.family: guard for guard in guards},
         rows={(row.family, row.scope): row for row in rows},
         members=tuple(Member.from_bson(member) for member in found.get("member", [])),

@@ -29,7 +29,7 @@ from statlib.statistics.authoritative import PinnedReads, calculate
 from statlib.statistics.bounds import REBUILD_LEASE_TTL_S
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.counters import Counters, without_zeros
-from statlib.statistics.documents import GUARD, LEASE, ROW, Candidate, Guard, GuardId, Row, State
+from statlib.statistics.documents import GUARD, LEASE, ROW, Candidate, Guard, GuardId, Row, State, TrackingMode
 from statlib.statistics.gates import guard_gate, row_gate
 from statlib.statistics.hosts import Host
 from statlib.statistics.lifecycle import require
@@ -155,7 +155,7 @@ def _declared(
     document = mongo.collection(catalogue.context_collection).find_one({"_id": project})
     if document is None:
         raise Refusal(OperateReason.ProjectNotFound, f"project {project}")
-    known = catalogue.family(family).declared_scopes(catalogue.domain.context(document))
+    known = catalogue.family(family).declared_scopes(catalogue.domain.context(document, TrackingMode.TRACKED))
     unknown = set(scopes or ()) - set(known)
     if unknown:
         raise Refusal(OperateReason.ScopeUnknown, f"{family}: {', '.join(sorted(unknown))}")

@@ -13,7 +13,7 @@ from pymongo.client_session import ClientSession
 from statlib.kernel.refusals import Refusal
 from statlib.mongo.connection import Mongo
 from statlib.statistics import queries
-from statlib.statistics.catalogue import AnyCatalogue, Document
+from statlib.statistics.catalogue import AnyCatalogue, Configuration, Document
 from statlib.statistics.documents import CONTROL, GlobalControl, Guard, ProjectControl
 from statlib.statistics.envelopes import Opening
 from statlib.statistics.gates import Stamp, matches, stamp_of
@@ -30,7 +30,7 @@ class ProjectState:
     guards: Mapping[str, Guard]
     context_document: Document
     context: Any
-    configuration_digest: str
+    configuration: Configuration[Any]
     catalogue_version: int
     now: datetime
 
@@ -44,7 +44,7 @@ class ProjectState:
 
     @property
     def stamp(self) -> Stamp:
-        return stamp_of(self.fleet, self.control, self.catalogue_version, self.configuration_digest)
+        return stamp_of(self.fleet, self.control, self.catalogue_version, self.configuration)
 
 
 def read_state(
@@ -58,15 +58,16 @@ def read_state(
     document = found[0]
     if not document["Context"]:
         raise Refusal(OperateReason.ProjectNotFound, f"project {project}")
-    context = catalogue.domain.context(document["Context"][0])
+    fleet = fleet_of(document)
+    context = catalogue.domain.context(document["Context"][0], fleet.reviewer_tracking_mode)
     guards = [Guard.from_bson(guard) for guard in document["Guards"]]
     return ProjectState(
         control=ProjectControl.from_bson(document["Control"]),
-        fleet=fleet_of(document),
+        fleet=fleet,
         guards={guard.id.family: guard for guard in guards},
         context_document=document["Context"][0],
         context=context,
-        configuration_digest=catalogue.domain.configuration_digest(context),
+        configuration=catalogue.configuration(context),
         catalogue_version=catalogue.version,
         now=document["Now"],
     )

@@ -68,7 +68,7 @@ def _family(  # noqa: PLR0917 - a projection of one moment
     guard = moment.guards.get(family)
     current = 0
     if guard is not None and moment.control is not None and guard_gate(guard) is None:
-        stamp = stamp_of(moment.fleet, moment.control, catalogue.version, moment.digest)
+        stamp = stamp_of(moment.fleet, moment.control, catalogue.version, moment.configuration)
         current = sum(row_gate(moment.rows.get((family, scope)), guard, stamp) is None for scope in scopes)
     reason = closed_gate(host, catalogue, project, moment, {family: scopes})
     return FamilyStatus(

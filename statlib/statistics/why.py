@@ -145,7 +145,7 @@ def explain(asked: Asked, moment: Moment, scopes: Mapping[str, Sequence[str]]) -
     closed = closed_project_gates(asked)
     gates = [Gate(reason, None, max(total, 1) if reason in closed else 0) for reason in PROJECT_GATES]
     control = asked.control or ProjectControl(id=asked.project)
-    stamp = stamp_of(asked.fleet, control, asked.catalogue_version, moment.digest)
+    stamp = stamp_of(asked.fleet, control, asked.catalogue_version, moment.configuration)
     for family, wanted in scopes.items():
         guard = moment.guards.get(family)
         gates += _guard_gates(asked.project, family, guard, len(wanted))
@@ -245,6 +245,6 @@ def _row_thought_open(row: Row, guard: Guard, stamp: Stamp, reason: ServeReason)
             versions = {"source_version": SOURCE_VERSION, "catalogue_version": stamp.catalogue_version}
             return row.model_copy(update=versions)
         case ServeReason.ConfigurationChanged:
-            return row.model_copy(update={"configuration_digest": stamp.configuration_digest})
+            return row.model_copy(update={"configuration_digest": stamp.configuration.digest(row.family, row.scope)})
         case _:
             raise AssertionError(f"{reason.name} is no gate of a row")

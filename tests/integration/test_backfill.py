@@ -18,7 +18,7 @@ from statlib.statistics import backfill as backfill_module
 from statlib.statistics import queries
 from statlib.statistics.backfill import backfill
 from statlib.statistics.bounds import REBUILD_RETRIES_MAX
-from statlib.statistics.documents import CONTROL, GUARD, LEASE, Mode
+from statlib.statistics.documents import CONTROL, GUARD, LEASE, Mode, TrackingMode
 from statlib.statistics.reader import ALL
 from statlib.statistics.reasons import OperateReason, ServeReason
 from statlib.statistics.rebuild import rebuild
@@ -51,7 +51,9 @@ def test_a_first_backfill_publishes_every_scope_and_proves_the_family_served_and
     for family in FAMILIES:
         done = stale.backfill(family)
         assert done.rebuilt.published == LIBRARY.family(family).declared_scopes(
-            LIBRARY.domain.context({"Shelves": [0, 1, 2], "Visitors": ["ann", "bob"], "Entitled": 10})
+            LIBRARY.domain.context(
+                {"Shelves": [0, 1, 2], "Visitors": ["ann", "bob"], "Entitled": 10}, TrackingMode.TRACKED
+            )
         )
         assert (done.races_lost, done.verified.exact, done.verified.scopes) == (0, True, len(done.rebuilt.published))
     bundle = stale.read()

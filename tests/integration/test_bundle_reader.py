@@ -371,9 +371,9 @@ def hooked(before_counting: Callable[[str], object]) -> Catalogue[Any, Any]:
     """The catalogue with families that call ``before_counting`` (with their name) ahead of their aggregation."""
 
     class Hooked(BookFamily):
-        def calculate(self, reads: Any, project: Any, context: Any) -> Any:
+        def aggregation(self, project: Any, context: Any) -> Any:
             before_counting(self.name)
-            return super().calculate(reads, project, context)
+            return super().aggregation(project, context)
 
     return Catalogue(
         source_collection=LIBRARY.source_collection,

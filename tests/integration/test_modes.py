@@ -23,7 +23,6 @@ from statlib.statistics.reasons import OperateReason, SaveReason, ServeReason
 from tests.domain import (
     BOOKS,
     FAMILIES,
-    LIBRARIES,
     LIBRARY,
     SHELVES,
     Library,
@@ -109,9 +108,6 @@ def test_a_first_opening_gives_the_project_a_control_and_every_family_a_stale_gu
         control = new.control()
         assert (control["OpeningCount"], control["SourceInvalidationRevision"]) == (1, 1)
         assert (control["CatalogueVersion"], control["StorageVersion"], control["SourceVersion"]) == (1, 1, 1)
-        assert control["ConfigurationDigest"] == LIBRARY.domain.configuration_digest(
-            LIBRARY.domain.context({"Shelves": [], "Visitors": [], "Entitled": 10})
-        )
         assert {family: new.guard(family)["State"] for family in FAMILIES} == dict.fromkeys(FAMILIES, "Stale")
         new.pass_grace()
         new.backfill_all()
@@ -380,9 +376,7 @@ def test_a_process_whose_settings_exclude_a_project_cannot_save_past_one_that_se
 
 def test_a_project_is_born_under_statistics_only_before_its_first_source_document(emptied: Settings) -> None:
     with library(emptied, under_statistics=False) as late:
-        document = late.mongo.collection(LIBRARIES).find_one({"_id": late.project})
-        assert document is not None
-        modes.create_under_statistics(late.mongo, LIBRARY, late.project, document)
+        modes.create_under_statistics(late.mongo, LIBRARY, late.project)
         assert late.mongo.collection(CONTROL).find_one({"_id": late.project}) is None
 
 
@@ -390,7 +384,7 @@ def test_a_project_that_has_a_control_keeps_it(served: Library) -> None:
     served.gate(enabled=False)
     served.mongo.collection(BOOKS).delete_many({})
     before = served.statistics()
-    modes.create_under_statistics(served.mongo, LIBRARY, served.project, {"Shelves": [], "Visitors": [], "Entitled": 1})
+    modes.create_under_statistics(served.mongo, LIBRARY, served.project)
     assert served.statistics() == before
 
 

@@ -6,13 +6,13 @@ Counters: ``Studies``; ``Profile/{n}:{i}`` studies with n screenings of which i 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 from uuid import UUID
 
-from statlib.review.documents import STUDIES
-from statlib.review.evidence import ReviewContext, StudyEvidence
+from statlib.review.evidence import ReviewContext, StudyEvidence, threshold_parameters
 from statlib.review.screening import screening_class
-from statlib.statistics.catalogue import Effect, SnapshotReads
+from statlib.statistics.catalogue import Document, Effect, Pipeline
 from statlib.statistics.counters import Counters, minus, plus
 
 NAME = "ProjectScreening"
@@ -27,10 +27,21 @@ class ProjectScreening:
     def declared_scopes(self, context: ReviewContext) -> tuple[str, ...]:
         return (PROJECT_SCOPE,)
 
-    def calculate(self, reads: SnapshotReads, project: UUID, context: ReviewContext) -> Mapping[str, Counters]:
-        """Grouped by profile on the server: at most a few dozen rows come back, whatever the project's size."""
-        counters: dict[str, int] = {"Studies": 0}
-        for group in reads.aggregate(STUDIES, _profiles(project)):
+    def parameters(self, context: ReviewContext, scope: str) -> Any:
+        return threshold_parameters(context)
+
+    def aggregation(self, project: UUID, context: ReviewContext) -> Pipeline:
+        """Grouped by profile on the server: at most a few dozen groups come back, whatever the project's size."""
+        screenings = {"$ifNull": ["$Screenings", []]}
+        included = {"$filter": {"input": screenings, "as": "s", "cond": "$$s.Included"}}
+        return [
+            {"$match": {"ProjectId": project}},
+            {"$group": {"_id": {"n": {"$size": screenings}, "i": {"$size": included}}, "Studies": {"$sum": 1}}},
+        ]
+
+    def collect(self, groups: Iterable[Document], context: ReviewContext) -> Mapping[str, Counters]:
+        counters: dict[str, int] = {}
+        for group in groups:
             one = counters_of(group["_id"]["n"], group["_id"]["i"], context)
             counters = plus(counters, {key: value * group["Studies"] for key, value in one.items()})
         return {PROJECT_SCOPE: counters}
@@ -50,12 +61,3 @@ def counters_of(n: int, i: int, context: ReviewContext) -> dict[str, int]:
         "Inclusions": i,
         "Exclusions": n - i,
     }
-
-
-def _profiles(project: UUID) -> list[dict[str, object]]:
-    screenings = {"$ifNull": ["$Screenings", []]}
-    included = {"$filter": {"input": screenings, "as": "s", "cond": "$$s.Included"}}
-    return [
-        {"$match": {"ProjectId": project}},
-        {"$group": {"_id": {"n": {"$size": screenings}, "i": {"$size": included}}, "Studies": {"$sum": 1}}},
-    ]

@@ -25,7 +25,7 @@ def register(project: Project, mongo: Mongo, settings: Settings) -> None:
         data_folder.allow_project(settings, project.id)
     storage.initialise(mongo, REVIEW, fleet=Mode.ENABLED if embedded else Mode.DISABLED)
     if embedded or (settings.statistics.writes and project.id in settings.statistics.allowlist):
-        create_under_statistics(mongo, REVIEW, project.id, project.to_bson())
+        create_under_statistics(mongo, REVIEW, project.id)
 
 
 def _embedded_settings_are_in_force(settings: Settings) -> bool:

@@ -18,6 +18,7 @@ from statlib.review.families.project_screening import PROJECT_SCOPE, ProjectScre
 from statlib.review.screening import Decision, decide
 from statlib.statistics.catalogue import Effect
 from statlib.statistics.counters import plus, without_zeros
+from statlib.statistics.documents import TrackingMode
 from tests.oracles.project_screening import project_screening
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
@@ -117,10 +118,11 @@ def test_a_study_without_screenings_is_evidence_of_none() -> None:
 def test_the_configuration_digest_is_of_what_changes_a_counter(
     one: dict[str, Any], other: dict[str, Any], same: bool
 ) -> None:
-    digests = {
-        DOMAIN.configuration_digest(DOMAIN.context(Project(**{"id": PROJECT, "name": "a"} | changed).to_bson()))
+    contexts = (
+        DOMAIN.context(Project(**{"id": PROJECT, "name": "a"} | changed).to_bson(), TrackingMode.TRACKED)
         for changed in (one, other)
-    }
+    )
+    digests = {REVIEW.configuration(found).digest(FAMILY.name, PROJECT_SCOPE) for found in contexts}
     assert (len(digests) == 1) is same
 
 

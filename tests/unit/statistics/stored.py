@@ -12,7 +12,17 @@ from statlib.statistics.gates import Stamp
 
 PROJECT = UUID(int=1)
 FAMILY = "Family"
-STAMP = Stamp(fleet=1, project=2, tracking=3, catalogue_version=4, configuration_digest="digest")
+
+
+class SameEverywhere:
+    """Parameters that are alike for every scope."""
+
+    def digest(self, family: str, scope: str) -> str:
+        return "digest"
+
+
+SAME = SameEverywhere()
+STAMP = Stamp(fleet=1, project=2, tracking=3, catalogue_version=4, configuration=SAME)
 
 
 def guard(state: State = State.FRESH, **changed: Any) -> Guard:

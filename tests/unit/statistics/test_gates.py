@@ -12,7 +12,7 @@ import pytest
 from statlib.statistics.documents import GlobalControl, Member, Mode, ProjectControl, State, WriteEpochs
 from statlib.statistics.gates import guard_gate, matches, project_gate, row_gate, scopes_gate, stamp_of
 from statlib.statistics.reasons import ServeReason
-from tests.unit.statistics.stored import FAMILY, PROJECT, STAMP, guard, row
+from tests.unit.statistics.stored import FAMILY, PROJECT, SAME, STAMP, guard, row
 
 VERSION = 4
 
@@ -172,7 +172,10 @@ def test_one_failing_scope_closes_the_whole_bundle() -> None:
 
 def test_a_stamp_counts_openings_and_switches() -> None:
     stamp = stamp_of(
-        fleet(mode_epoch=1, reviewer_tracking_epoch=3), control(opening_count=2), catalogue_version=4, digest="digest"
+        fleet(mode_epoch=1, reviewer_tracking_epoch=3),
+        control(opening_count=2),
+        catalogue_version=4,
+        configuration=SAME,
     )
     assert stamp == STAMP
     assert stamp.epochs(5) == row().write_epochs

@@ -23,7 +23,7 @@ from statlib.statistics.why import (
     closed_row_gates,
     explain,
 )
-from tests.unit.statistics.stored import FAMILY, PROJECT, STAMP, guard, row
+from tests.unit.statistics.stored import FAMILY, PROJECT, SAME, STAMP, guard, row
 
 VERSION = STAMP.catalogue_version
 
@@ -115,7 +115,7 @@ def moment(asked: Asked, *, guards: dict[str, Any], rows: dict[str, Any]) -> Mom
         fleet=asked.fleet,
         control=asked.control,
         context=None,
-        digest=STAMP.configuration_digest,
+        configuration=SAME,
         guards=guards,
         rows={(FAMILY, scope): stored for scope, stored in rows.items()},
         members=asked.members,
