@@ -32,8 +32,10 @@ from statlib.runbook.live import Live
 from statlib.runbook.parameters import ActingParameters
 from statlib.runbook.patience import backfill_when_allowed
 from statlib.runbook.run import Run
+from statlib.runbook.soak.captured import NOT_LOADED, NotLoaded
 from statlib.runbook.soak.findings import soak_findings
-from statlib.runbook.soak.window import NOT_LOADED, Load, NotLoaded, WindowSummary, receipts_since, run_window
+from statlib.runbook.soak.receipts import receipts_since
+from statlib.runbook.soak.window import Load, WindowSummary, run_window
 from statlib.statistics.documents import Mode
 
 SIMULATED = "simulated"
@@ -218,7 +220,7 @@ def soak_window(run: SoakRun, loaded: LoadedProject) -> WindowSummary:
     )
     events = _review(run).events
     with application_host(load_settings()) as host, Live() as live:  # settings as they are since the load
-        return run_window(run, host, loaded.project, events, load_, live.show)
+        return run_window(run, host, loaded.project, events, load=load_, show=live.show)
 
 
 def close(run: SoakRun, loaded: LoadedProject, opened: Opened) -> Closing:

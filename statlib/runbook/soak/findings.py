@@ -22,7 +22,7 @@ from statlib.runbook.look import figures as draw
 from statlib.runbook.look.quantities import plural
 from statlib.runbook.parameters import RunbookParameters
 from statlib.runbook.report import DataKind, DataSource, Highlight, NextStep
-from statlib.runbook.soak.window import NOT_LOADED, PROGRESS, REBUILDS, NotLoaded, ProgressRow, RebuildRow
+from statlib.runbook.soak.captured import NOT_LOADED, PROGRESS, REBUILDS, NotLoaded, ProgressRow, RebuildRow
 
 Row = TypeVar("Row")
 

@@ -1,12 +1,14 @@
-"""The window under load: savers and observers together, and what is captured of them."""
+"""The window under load: savers and observers together, and what is captured of them.
+
+Invariant: no thread of a window outlives it, however it ends; a save under way is finished first.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -20,49 +22,14 @@ from statlib.review.writer import ScreeningWriter
 from statlib.runbook.fragments import KeyValues, Progress, Quantity
 from statlib.runbook.run import Run
 from statlib.runbook.soak import observers as observe
+from statlib.runbook.soak.captured import DISTURBANCES, PROGRESS, REBUILDS, Disturbances
 from statlib.runbook.soak.savers import Rows, Savers
 from statlib.runbook.soak.schedule import Schedule
 from statlib.statistics.hosts import Host
 
-PROGRESS, REBUILDS, DISTURBANCES, NOT_LOADED = "progress", "rebuilds", "disturbances", "not_loaded"
 STORAGE_EVERY_S = 1.0
 SHOW_EVERY_S = 1.0
 PRIMARY_EVERY_S = 0.2
-
-
-class ProgressRow(BaseModel):
-    """Studies of each screening class, as a bundle read them."""
-
-    at: AwareDatetime
-    studies: dict[str, int]
-
-
-class RebuildRow(BaseModel):
-    """One forced backfill under load: scopes published after so many lost races, or the refusal's reason."""
-
-    at: AwareDatetime
-    family: str
-    took_ms: float
-    published: int
-    races_lost: int
-    reason: str | None
-
-
-class NotLoaded(BaseModel):
-    """Rows of an export that could not be read: how many, and the first of them with their reasons."""
-
-    rows: int
-    named: list[str]
-
-    def lines(self) -> tuple[str, ...]:
-        more = self.rows - len(self.named)
-        return (*self.named, *([f"and {plural(more, 'row')} more"] if more else []))
-
-
-class Disturbances(BaseModel):
-    """What could not be observed when it was due, by observer and reason."""
-
-    counts: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,62 +75,44 @@ class WindowSummary(BaseModel):
 
 
 Show = Callable[[Progress], None]
+OpenRows = Callable[[str], Rows]  # by the name of their capture
 
 
-def run_window(  # noqa: PLR0917 - called once, by the soak's own step
-    run: Run[Any], host: Host, project: UUID, events: Sequence[DecisionEvent], load: Load, show: Show
+def run_window(
+    run: Run[Any], host: Host, project: UUID, events: Sequence[DecisionEvent], *, load: Load, show: Show
 ) -> WindowSummary:
     """Replay all events and observe for at least ``duration_s``. Raises Fault when a thread died of one.
 
     Interrupting it stops every thread at its next step; a save under way is finished, so no lease or envelope is lost.
     """
-    client, captures = run.client, run.captures
-    numbers = {event.seq: number for number, event in enumerate(sorted(events, key=lambda event: event.seq))}
-    clock, began, started_at = run.settings.time, time.monotonic(), client.server_time()
+    clock, began, started_at = run.settings.time, time.monotonic(), run.client.server_time()
     offset_ms = clock.offset_ms
-    with ExitStack() as stack:
+    schedule = Schedule(events, load.rate_per_s)
+    with ExitStack() as captures:
 
         def rows(name: str) -> Rows:
-            return stack.enter_context(captures.lines(name))
+            return captures.enter_context(run.captures.lines(name))
 
-        schedule = Schedule(events, load.rate_per_s)
-        savers = Savers(
-            ScreeningWriter(host, project), schedule, numbers, rows(soak.OPERATIONS), patience_s=load.patience_s
-        )
-        around = observe.Observers()
-        reads = observe.reads(host, project, rows(soak.READS), rows(PROGRESS))
-        around.every(load.read_every_s, "reads", reads)
-        around.every(load.parity_every_s, "parity", observe.parity(client, project, load.families, rows(soak.PARITY)))
-        around.every(STORAGE_EVERY_S, "storage", observe.storage(client, rows(soak.STORAGE)))
-        rebuilds = observe.rebuilds(client, project, load.families, rows(REBUILDS))
-        around.every(load.rebuild_every_s, "rebuilds", rebuilds)
-        around.every(PRIMARY_EVERY_S, "primary", observe.primary(host, run.note))
-        threads = savers.start(load.workers)
-        try:
-            while any(thread.is_alive() for thread in threads) or time.monotonic() - began < load.duration_s:
+        writer = ScreeningWriter(host, project)
+        savers = Savers(writer, schedule, _numbered(events), rows(soak.OPERATIONS), patience_s=load.patience_s)
+        with _observed(run, host, project, load, rows) as around, _saving(savers, schedule, load.workers) as saving:
+            while saving() or time.monotonic() - began < load.duration_s:
                 if savers.failures or around.failures:
                     break
                 show(_progress(savers, schedule, time.monotonic() - began, load))
                 around.stopped.wait(SHOW_EVERY_S)
-        finally:
-            schedule.stop()
-            for thread in threads:
-                thread.join()
-            around.stop()
     _raise_first([*savers.failures, *around.failures])
-    ended_at = client.server_time()
-    seconds = time.monotonic() - began
-    offset_ms = max(offset_ms, clock.offset_ms)
-    window = soak.Window(started_at=started_at, ended_at=ended_at, monotonic_s=seconds, clock_offset_ms=offset_ms)
-    captures.write(soak.WINDOW, window)
-    captures.write(soak.REFUSALS, soak.Refusals(capacity_refused=around.capacity_refused))
-    captures.write(DISTURBANCES, Disturbances(counts=around.disturbances))
-    for what, count in around.disturbances.items():
-        run.note(f"{what}: {count} observations put off")
-    return WindowSummary(
+    window = soak.Window(
         started_at=started_at,
-        ended_at=ended_at,
-        seconds=round(seconds, 3),
+        ended_at=run.client.server_time(),
+        monotonic_s=time.monotonic() - began,
+        clock_offset_ms=max(offset_ms, clock.offset_ms),
+    )
+    _capture(run, window, around)
+    return WindowSummary(
+        started_at=window.started_at,
+        ended_at=window.ended_at,
+        seconds=round(window.monotonic_s, 3),
         events=schedule.total,
         confirmed=savers.confirmed,
         resubmitted=savers.resubmitted,
@@ -172,23 +121,46 @@ def run_window(  # noqa: PLR0917 - called once, by the soak's own step
     )
 
 
-def receipts_since(run: Run[Any], project: UUID, since: datetime) -> int:
-    """Capture every receipt observed since then. Returns how many."""
-    found = 0
-    with run.captures.lines(soak.RECEIPTS) as rows:
-        for receipt in run.client.receipts(project, since, run.client.server_time()):
-            rows.append(
-                soak.ReceiptRow(
-                    namespace=receipt.namespace,
-                    operation_id=receipt.operation_id,
-                    expected=receipt.expected,
-                    before=receipt.before,
-                    after=receipt.after,
-                    digest=receipt.digest,
-                )
-            )
-            found += 1
-    return found
+def _numbered(events: Sequence[DecisionEvent]) -> dict[int, int]:
+    """The place of each event in the replay, by its number in the record."""
+    return {event.seq: place for place, event in enumerate(sorted(events, key=lambda event: event.seq))}
+
+
+@contextmanager
+def _observed(run: Run[Any], host: Host, project: UUID, load: Load, rows: OpenRows) -> Iterator[observe.Observers]:
+    """Everything that is looked at beside the savers, for the length of the block."""
+    client, around = run.client, observe.Observers()
+    parity = observe.parity(client, project, load.families, rows(soak.PARITY))
+    rebuilds = observe.rebuilds(client, project, load.families, rows(REBUILDS))
+    try:
+        around.every(load.read_every_s, "reads", observe.reads(host, project, rows(soak.READS), rows(PROGRESS)))
+        around.every(load.parity_every_s, "parity", parity)
+        around.every(STORAGE_EVERY_S, "storage", observe.storage(client, rows(soak.STORAGE)))
+        around.every(load.rebuild_every_s, "rebuilds", rebuilds)
+        around.every(PRIMARY_EVERY_S, "primary", observe.primary(host, run.note))
+        yield around
+    finally:
+        around.stop()
+
+
+@contextmanager
+def _saving(savers: Savers, schedule: Schedule, workers: int) -> Iterator[Callable[[], bool]]:
+    """The savers at work; what is given tells whether any still is. Leaving the block ends the replay."""
+    threads = savers.start(workers)
+    try:
+        yield lambda: any(thread.is_alive() for thread in threads)
+    finally:
+        schedule.stop()
+        for thread in threads:
+            thread.join()
+
+
+def _capture(run: Run[Any], window: soak.Window, around: observe.Observers) -> None:
+    run.captures.write(soak.WINDOW, window)
+    run.captures.write(soak.REFUSALS, soak.Refusals(capacity_refused=around.capacity_refused))
+    run.captures.write(DISTURBANCES, Disturbances(counts=around.disturbances))
+    for what, count in around.disturbances.items():
+        run.note(f"{what}: {plural(count, 'observation')} put off")
 
 
 def _progress(savers: Savers, schedule: Schedule, seconds: float, load: Load) -> Progress:

@@ -14,8 +14,8 @@ from statlib.evidence.captures import Captures
 from statlib.evidence.journal import Journal
 from statlib.runbook.books.soak_evidence import SoakParameters
 from statlib.runbook.findings import Findings
+from statlib.runbook.soak.captured import REBUILDS
 from statlib.runbook.soak.findings import soak_findings
-from statlib.runbook.soak.window import REBUILDS
 from tests.unit.evidence.soak_run import EVENTS, THRESHOLDS, Raw, at
 
 
