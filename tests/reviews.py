@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,16 +13,31 @@ from statlib.kernel.settings import Settings
 from statlib.mongo.connection import Mongo, connected
 from statlib.passes.audit import Action
 from statlib.review.catalogue import REVIEW
-from statlib.review.documents import PROJECTS, STUDIES, AgreementThreshold, Project, Study
+from statlib.review.documents import (
+    PROJECTS,
+    STUDIES,
+    AgreementThreshold,
+    Membership,
+    Project,
+    Question,
+    Search,
+    Stage,
+    StageKind,
+    Study,
+)
 from statlib.review.families.project_screening import NAME as PROJECT_SCREENING
 from statlib.review.writer import ScreeningWriter
 from statlib.statistics import hosts, modes, storage
 from statlib.statistics.backfill import backfill
 from statlib.statistics.documents import CONTROL, DELTA, GUARD, RECEIPT, ROW, Mode
-from statlib.statistics.reader import Bundle, read_bundle
+from statlib.statistics.reader import ALL, Bundle, read_bundle
+from tests.oracles import families_screening
 from tests.oracles.project_screening import project_screening
 
 FAMILY = PROJECT_SCREENING
+ALL_FAMILIES = tuple(REVIEW.families)
+ORACLES: Mapping[str, Callable[..., dict[str, dict[str, int]]]] = {**families_screening.ORACLES}
+JOINED = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def action(name: str = "test", **payload: Any) -> Action:
@@ -30,12 +46,15 @@ def action(name: str = "test", **payload: Any) -> Action:
 
 @dataclass(frozen=True)
 class Review:
-    """A project with studies, as one process sees it."""
+    """A project with studies, as one process sees it. ``members``, ``stages`` and ``searches``: as it began."""
 
     mongo: Mongo
     host: hosts.Host
     project: UUID
     studies: tuple[UUID, ...]
+    members: tuple[UUID, ...] = ()
+    stages: tuple[UUID, ...] = ()
+    searches: tuple[UUID, ...] = ()
 
     @property
     def writer(self) -> ScreeningWriter:
@@ -44,8 +63,18 @@ class Review:
     def read(self) -> Bundle:
         return read_bundle(self.host, REVIEW, self.project, [(FAMILY, "project")])
 
-    def backfill(self) -> None:
-        backfill(self.host, REVIEW, self.project, FAMILY)
+    def read_all(self) -> Bundle:
+        """Every scope of every family, the host's families or not."""
+        return read_bundle(self.host, REVIEW, self.project, [(family, ALL) for family in ALL_FAMILIES])
+
+    def backfill(self, family: str = FAMILY) -> None:
+        backfill(self.host, REVIEW, self.project, family)
+
+    def backfill_all(self) -> None:
+        """Every family of the host."""
+        for family in ALL_FAMILIES:
+            if family in self.host.families:
+                self.backfill(family)
 
     def gate(self, *, enabled: bool) -> None:
         modes.set_narrow_gate(self.mongo, REVIEW, self.project, enabled=enabled, action=action())
@@ -61,13 +90,22 @@ class Review:
     def decisions(self, study: UUID) -> dict[UUID, bool]:
         return {s["InvestigatorId"]: s["Included"] for s in self.study(study)["Screenings"]}
 
+    def stored_project(self) -> dict[str, Any]:
+        found = self.mongo.collection(PROJECTS).find_one({"_id": self.project})
+        assert found is not None
+        return found
+
+    def stored_studies(self) -> list[dict[str, Any]]:
+        return list(self.mongo.collection(STUDIES).find({"ProjectId": self.project}))
+
     def truth(self) -> dict[str, int]:
         """The naive count of what is stored in the studies now."""
-        project = self.mongo.collection(PROJECTS).find_one({"_id": self.project})
-        assert project is not None
-        studies = list(self.mongo.collection(STUDIES).find({"ProjectId": self.project}))
-        counted = project_screening(studies, project["AgreementThreshold"])
+        counted = project_screening(self.stored_studies(), self.stored_project()["AgreementThreshold"])
         return {key: value for key, value in counted.items() if value}
+
+    def truth_of(self, family: str) -> dict[str, dict[str, int]]:
+        """The naive count of each scope that the stored project declares now. Zeros are absent."""
+        return ORACLES[family](self.stored_studies(), self.stored_project())
 
     def receipts(self) -> list[dict[str, Any]]:
         return list(self.mongo.collection(RECEIPT).find({"ProjectId": self.project}))
@@ -116,6 +154,10 @@ def host_of(settings: Settings, role: hosts.Role = hosts.Role.API) -> Iterator[h
         yield host
 
 
+def stage(name: str = "stage", *, kind: StageKind = StageKind.ANNOTATION, target: int = 2) -> Stage:
+    return Stage(id=uuid4(), name=name, kind=kind, session_count_target=target)
+
+
 @contextmanager
 def review(
     base: Settings,
@@ -124,23 +166,51 @@ def review(
     under_statistics: bool = True,
     included: bool = True,
     min_screenings: int = 2,
+    families: tuple[str, ...] = (FAMILY,),
+    members: int = 0,
+    stages: Sequence[Stage] = (),
+    questions: Sequence[Question] = (),
+    searches: int = 0,
 ) -> Iterator[Review]:
-    """A fresh review. ``under_statistics``: created with an open control, fleet open; ``included``: by this host."""
+    """A fresh review. ``under_statistics``: created with an open control, fleet open; ``included``: by this host.
+
+    ``families`` are the host's. Studies come from the searches in turn.
+    """
     project_id = uuid4()
-    settings = settings_for(base, project_id) if included else base
+    settings = settings_for(base, project_id, families=families) if included else base
+    project = Project(
+        id=project_id,
+        name="test",
+        agreement_threshold=AgreementThreshold(min_screenings=min_screenings),
+        stages=tuple(stages),
+        memberships=tuple(
+            Membership(investigator_id=uuid4(), joined_at_utc=JOINED, name=f"reviewer {n}") for n in range(members)
+        ),
+        questions=tuple(questions),
+        searches=tuple(Search(id=uuid4(), name=f"search {n}") for n in range(searches)),
+    )
     with host_of(settings) as host:
         mongo = host.mongo
         storage.initialise(mongo, REVIEW)
-        project = Project(
-            id=project_id, name="test", agreement_threshold=AgreementThreshold(min_screenings=min_screenings)
-        )
         mongo.collection(PROJECTS).insert_one(project.to_bson())
         if under_statistics:
             modes.set_fleet_mode(mongo, REVIEW, Mode.ENABLED, action())
             mongo.clock.advance(mongo.settings.statistics.opening_grace_s)  # nobody wrote before the fleet was opened
             modes.create_under_statistics(mongo, REVIEW, project_id)
         ids = tuple(uuid4() for _ in range(studies))
-        mongo.collection(STUDIES).insert_many(
-            [Study(id=id_, project_id=project_id, title=f"study {n}").to_bson() for n, id_ in enumerate(ids)]
+        found_by: list[UUID | None] = [search.id for search in project.searches] or [None]
+        documents = [
+            Study(id=id_, project_id=project_id, search_id=found_by[n % len(found_by)], title=f"study {n}").to_bson()
+            for n, id_ in enumerate(ids)
+        ]
+        if documents:
+            mongo.collection(STUDIES).insert_many(documents)
+        yield Review(
+            mongo,
+            host,
+            project_id,
+            ids,
+            members=tuple(membership.investigator_id for membership in project.memberships),
+            stages=tuple(stage.id for stage in project.stages),
+            searches=tuple(search.id for search in project.searches),
         )
-        yield Review(mongo, host, project_id, ids)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from statlib.review.documents import PROJECTS, STUDIES
 from statlib.review.evidence import ReviewContext, ReviewDomain, StudyEvidence
+from statlib.review.families.membership_screening import MembershipScreening
 from statlib.review.families.project_screening import ProjectScreening
+from statlib.review.families.reviewer_screening import ReviewerScreening
+from statlib.review.families.search_population import SearchPopulation
 from statlib.statistics.catalogue import Catalogue, Family
 
-CATALOGUE_VERSION = 1
+CATALOGUE_VERSION = 2
 
-_FAMILIES: tuple[Family[ReviewContext, StudyEvidence], ...] = (ProjectScreening(),)
+_FAMILIES: tuple[Family[ReviewContext, StudyEvidence], ...] = (
+    ProjectScreening(),
+    MembershipScreening(),
+    ReviewerScreening(),
+    SearchPopulation(),
+)
 
 REVIEW: Catalogue[ReviewContext, StudyEvidence] = Catalogue(
     source_collection=STUDIES,
