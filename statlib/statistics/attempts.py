@@ -7,7 +7,7 @@ majority read before anything is written again, and resolving is not an attempt.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +29,7 @@ from statlib.mongo.reasons import MongoReason
 from statlib.mongo.transactions import back_off, transact
 from statlib.statistics import queries
 from statlib.statistics.arms import Arm, choose
-from statlib.statistics.bounds import PRE_WRITE_DEADLINE_S, SAVE_ATTEMPTS_MAX
+from statlib.statistics.bounds import PRE_WRITE_DEADLINE_S, SAVE_ATTEMPTS_MAX, SUBMISSION_ROUNDS_MAX
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.coordinator import Attempt, Progress, commit
 from statlib.statistics.documents import Mode
@@ -53,6 +53,17 @@ def save(host: Host, catalogue: AnyCatalogue, envelope: Envelope, change: Source
     """Deliver ``change`` under ``envelope``. Raises Refusal with a SaveReason, or what ``change.apply`` refuses."""
     host.require_open()
     return _Delivery(host, catalogue, envelope, change, envelope.digest(change.intent)).run()
+
+
+def in_rounds(deliver: Callable[[], Saved]) -> Saved:
+    """Open and save, again on a document that moved meanwhile: at most three rounds. Raises what ``deliver`` does."""
+    for _ in range(SUBMISSION_ROUNDS_MAX - 1):
+        try:
+            return deliver()
+        except Refusal as refusal:
+            if refusal.reason is not SaveReason.VersionStale:
+                raise
+    return deliver()
 
 
 @dataclass(frozen=True, slots=True)

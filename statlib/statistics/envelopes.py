@@ -30,7 +30,11 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Identity of one submission. ``loaded`` is what opening read, and is not sent: a redelivery loads anew."""
+    """Identity of one submission. ``part``: which part of the document it is about, where there are several;
+    ``siblings``: the actor's other streams on that part, whose later operations supersede this one as its own's do.
+
+    ``loaded`` is what opening read, and is not sent: a redelivery loads anew.
+    """
 
     namespace: str
     stream: str
@@ -41,6 +45,8 @@ class Envelope:
     expected: int
     opening: Opening
     created_at: datetime
+    part: UUID | None = None
+    siblings: tuple[str, ...] = ()
     loaded: Loaded | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -63,6 +69,8 @@ class Envelope:
             "expected": self.expected,
             "opening": [self.opening.fleet, self.opening.project],
             "createdAt": self.created_at.isoformat(),
+            "part": str(self.part) if self.part else None,
+            "siblings": list(self.siblings),
         }
 
     @classmethod
@@ -78,6 +86,8 @@ class Envelope:
             expected=wire["expected"],
             opening=Opening(fleet, project),
             created_at=datetime.fromisoformat(wire["createdAt"]),
+            part=UUID(wire["part"]) if wire.get("part") else None,
+            siblings=tuple(wire.get("siblings", ())),
         )
 
     def as_redelivered(self) -> Envelope:

@@ -22,10 +22,24 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class FurtherOperation:
+    """What the same write does in another namespace. ``families``: those whose moves belong to it and not to the
+    submission's own operation. It is told apart by its id, as that one is, and never delivered by itself."""
+
+    namespace: str
+    operation_id: str
+    families: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class SourceWrite:
-    """What a writer changes: top-level fields of the source document with their new BSON values."""
+    """What a writer changes: top-level fields of the source document with their new BSON values.
+
+    ``further`` are operations in namespaces other than the envelope's, at most one in each.
+    """
 
     fields: Mapping[str, Any]
+    further: tuple[FurtherOperation, ...] = ()
 
 
 class SourceChange(Protocol):

@@ -55,15 +55,16 @@ def load_source(catalogue: AnyCatalogue, project: UUID, aggregate: UUID, now: An
 
 
 def with_receipts(envelope: Envelope) -> Pipeline:
-    """Stages that add the receipts of the envelope's stream, and what was retired of it."""
-    stream = {"$gte": f"{envelope.stream}:", "$lt": f"{envelope.stream};"}  # ';' follows ':'
-    receipts = {
-        "$match": {
+    """Stages that add the receipts of the envelope's stream and its siblings, and what was retired of them."""
+    of_stream = [
+        {
             "ProjectId": envelope.project,
             "OperationNamespace": envelope.namespace,
-            "OperationId": stream,
+            "OperationId": {"$gte": f"{stream}:", "$lt": f"{stream};"},  # ';' follows ':'
         }
-    }
+        for stream in (envelope.stream, *envelope.siblings)
+    ]
+    receipts = {"$match": of_stream[0] if len(of_stream) == 1 else {"$or": of_stream}}
     return [
         {"$lookup": {"from": RECEIPT, "pipeline": [receipts], "as": "Receipts"}},
         one(RECEIPT_RETIREMENT, retirement_id(envelope), "Retirement"),

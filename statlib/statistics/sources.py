@@ -20,7 +20,7 @@ from statlib.statistics.reasons import OperateReason, SaveReason
 
 @dataclass(frozen=True, slots=True)
 class ReceiptTrail:
-    """Receipts of one stream, and the revision up to which its receipts were retired (-1: none were)."""
+    """Receipts of a stream and its siblings, and the revision up to which such were retired (-1: none were)."""
 
     receipts: tuple[Receipt, ...]
     retired_through: int
@@ -34,7 +34,8 @@ class ReceiptTrail:
             return Evidence.SAME if own.source_digest == submission_digest else Evidence.OTHER
         if envelope.expected <= self.retired_through:
             return Evidence.RETIRED
-        if any(r.expected_source_revision > envelope.expected for r in self.receipts):
+        # At the same revision only a sibling can be: of two doings opened side by side, the one that was saved stands.
+        if any(r.expected_source_revision >= envelope.expected for r in self.receipts):
             return Evidence.SUPERSEDED
         return Evidence.NONE
 
@@ -67,7 +68,7 @@ def load(mongo: Mongo, catalogue: AnyCatalogue, project: UUID, aggregate: UUID) 
 
 
 def load_again(mongo: Mongo, catalogue: AnyCatalogue, envelope: Envelope) -> Loaded:
-    """``load``, with the receipts of the envelope's stream: for retries and redeliveries."""
+    """``load``, with the receipts of the envelope's streams: for retries and redeliveries."""
     return _load(mongo, catalogue, envelope.project, envelope.aggregate, queries.with_receipts(envelope))
 
 
