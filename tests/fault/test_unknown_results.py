@@ -192,7 +192,8 @@ def test_a_commit_that_was_applied_is_saved_at_its_first_repetition(scene: Scene
     ):
         saved = scene.victim.save(envelope, Decision.INCLUDE)
     assert not saved.duplicate
-    assert saved.failed_attempts in {(), (Cause.UNKNOWN,)}  # code 91 also makes the client look for a primary first
+    # Code 91 also makes the client look for a primary first, and a busy machine lets the deadline pass meanwhile.
+    assert set(saved.failed_attempts) <= {Cause.UNKNOWN, Cause.LATE}
     assert (scene.version(), len(scene.review.receipts())) == (1, 1)
 
 
