@@ -37,7 +37,15 @@ def stored_studies(mongo: Mongo, project: Project) -> list[dict[str, Any]]:
     return list(mongo.collection(STUDIES).find({"ProjectId": project.id}))
 
 
-@pytest.mark.parametrize(("name", "studies"), [("rayyan_accident_prone", 1_224), ("dimitrov_snhl", 1_498)])
+@pytest.mark.parametrize(
+    ("name", "studies"),
+    [
+        ("rayyan_accident_prone", 1_224),
+        ("dimitrov_snhl", 1_498),
+        ("syrf_ndc_reporting_quality", 1_325),
+        ("syrf_screening_export_format", 4),
+    ],
+)
 def test_a_real_review_is_stored_as_loaded(mongo: Mongo, name: str, studies: int) -> None:
     folder = real_review(name)
     review = detect(folder).load(folder)
@@ -179,10 +187,54 @@ class TestCommand:
     def test_the_simulated_review_loads_and_says_that_it_is_made_up(self, mongo: Mongo) -> None:
         result = self.run("--simulated", "--studies", "30", "--reviewers", "4", "--seed", "5", "--json")
         assert result.exit_code == 0, result.output
-        report = json.loads(result.stdout)
+        [report] = json.loads(result.stdout)["projects"]
         assert "made up from seed 5" in report["simulated"]
         assert report["stored"]["studies_inserted"] == mongo.collection(STUDIES).count_documents({}) == 30
         assert len(report["reviewers"]) == 4
+
+    def test_the_first_line_says_once_that_a_review_is_simulated(self) -> None:
+        first = self.run("--simulated", "--studies", "3").stdout.splitlines()[0]
+        assert first.lower().count("simulated review") == 1
+        first = self.run("--simulated", "--studies", "3", "--name", "Mine").stdout.splitlines()[0]
+        assert first.startswith("Mine (simulated review): project ")
+
+    def test_both_stages_of_a_real_review_load_as_a_project_each(self, mongo: Mongo) -> None:
+        folder = real_review("dimitrov_snhl")
+        result = self.run(str(folder))
+        assert result.exit_code == 0, result.output
+        assert sorted(mongo.collection(PROJECTS).distinct("Name")) == [
+            "dimitrov_snhl, full text",
+            "dimitrov_snhl, title and abstract",
+        ]
+        for part in ("1,498 stored", "18 stored", "not read   searches.csv", "tiab_screening.csv, row 44: ID 43 was"):
+            assert part in result.stdout
+        report = json.loads(self.run(str(folder), "--review", "full text", "--json").stdout)
+        assert [(project["name"], project["stored"]["studies_present"]) for project in report["projects"]] == [
+            ("dimitrov_snhl, full text", 18)
+        ]
+
+    def test_a_real_export_with_a_misspelling_loads_whole_and_names_the_row(self) -> None:
+        result = self.run(str(real_review("syrf_ndc_reporting_quality")))
+        assert result.exit_code == 0, result.output
+        for part in ("1,325 stored", "screening.csv, row 1018: 'Exluded' is read as 'Excluded'", "reviewer n's"):
+            assert part in result.stdout
+
+    def test_one_labelled_review_of_several_loads_under_a_given_name_and_seed(self, mongo: Mongo) -> None:
+        result = self.run(
+            str(real_review("synergy")), "--review", "Nelson_2002", "--name", "Nelson", "--seed", "7", "--json"
+        )
+        assert result.exit_code == 0, result.output
+        [report] = json.loads(result.stdout)["projects"]
+        assert (report["name"], report["seed"], report["stored"]["studies_inserted"]) == ("Nelson", 7, 368)
+        assert "made up from seed 7" in report["simulated"]
+        assert mongo.collection(STUDIES).count_documents({"SourceLabel": True}) == 80
+
+    def test_a_review_that_the_export_does_not_hold_is_refused_with_those_it_does(self, mongo: Mongo) -> None:
+        result = self.run(str(real_review("synergy")), "--review", "Nobody_1999")
+        assert result.exit_code == 2
+        assert "ReviewNotNamed" in result.stderr
+        assert "Nelson_2002" in result.stderr
+        assert mongo.collection(PROJECTS).count_documents({}) == 0
 
     def test_rows_that_did_not_load_are_named_and_the_exit_code_says_so(self, mongo: Mongo, tmp_path: Path) -> None:
         rows = "\n".join(f"{number},9,1" for number in range(25))
@@ -196,7 +248,8 @@ class TestCommand:
         assert mongo.collection(STUDIES).count_documents({}) == 1
         listed = self.run(str(tmp_path), "--json")
         assert listed.exit_code == 1
-        assert len(json.loads(listed.stdout)["problems"]) == 25
+        [report] = json.loads(listed.stdout)["projects"]
+        assert len(report["problems"]) == 25
 
     def test_an_export_of_headers_alone_stores_and_allows_nothing(
         self, mongo: Mongo, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -231,7 +284,14 @@ class TestCommand:
         assert mongo.collection(PROJECTS).count_documents({}) == 0
 
     @pytest.mark.parametrize(
-        "arguments", [(), ("folder", "--simulated"), ("folder", "--studies", "3"), ("--simulated", "--studies", "x")]
+        "arguments",
+        [
+            (),
+            ("folder", "--simulated"),
+            ("folder", "--studies", "3"),
+            ("--simulated", "--studies", "x"),
+            ("--simulated", "--review", "x"),
+        ],
     )
     def test_contradicting_arguments_are_bad_usage(self, arguments: tuple[str, ...]) -> None:
         assert self.run(*arguments).exit_code == 2

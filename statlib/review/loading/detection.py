@@ -6,27 +6,38 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from statlib.kernel.refusals import Refusal
+from statlib.review.loading.labels import SEED_DEFAULT, Labels
 from statlib.review.loading.rayyan import RayyanLog
 from statlib.review.loading.review import Loader, LoadReason
 from statlib.review.loading.spreadsheet import Spreadsheet
+from statlib.review.loading.syrf import SyrfScreening
 from statlib.review.loading.tables import headers
+from statlib.review.loading.two_stage import TwoStageReview
 
 HEADER_NAMES_SHOWN = 8
 FILES_SHOWN = 5
 
 
-def loaders(name: str | None = None) -> tuple[Loader, ...]:
-    """Every format that is read from a folder; ``name`` overrides the project's name."""
-    return RayyanLog(name=name), Spreadsheet(name=name)
+def loaders(name: str | None = None, *, review: str | None = None, seed: int | None = None) -> tuple[Loader, ...]:
+    """Every format that is read from a folder. ``name`` overrides the project's name, ``review`` picks one of several
+    reviews, ``seed`` is for what a format leaves to simulation."""
+    seeded = SEED_DEFAULT if seed is None else seed
+    return (
+        RayyanLog(name=name),
+        SyrfScreening(name=name),
+        Spreadsheet(name=name),
+        TwoStageReview(name=name, stage=review),
+        Labels(name=name, review=review, seed=seeded),
+    )
 
 
-def detect(folder: Path, *, name: str | None = None) -> Loader:
+def detect(folder: Path, *, name: str | None = None, review: str | None = None, seed: int | None = None) -> Loader:
     """The one loader whose format ``folder`` holds.
 
     Refuses FormatUnknown and FormatAmbiguous, saying what was found and what was looked for, and ExportUnreadable for
     what is not a readable folder.
     """
-    offered = loaders(name)
+    offered = loaders(name, review=review, seed=seed)
     fitting = [loader for loader in offered if loader.recognises(folder)]
     if len(fitting) == 1:
         return fitting[0]

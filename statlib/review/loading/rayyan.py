@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from statlib.kernel.refusals import Refusal
 from statlib.review.documents import AgreementThreshold, Provenance
 from statlib.review.loading.recording import THRESHOLD_DEFAULT, Recorder, recorded_time
-from statlib.review.loading.review import LoadedReview, LoadReason, Naming
-from statlib.review.loading.tables import Row, Table, headers, read_table
+from statlib.review.loading.review import LoadedReview, Naming
+from statlib.review.loading.tables import Row, Table, headers, only, others, read_table
 from statlib.review.screening import Decision
 
 FORMAT = "rayyan"
@@ -54,8 +53,8 @@ class RayyanLog:
         exactly the two files, ExportUnreadable for a file that cannot be read.
         """
         found = headers(folder)
-        log = read_table(_only(folder, "log", [p for p, h in found.items() if _is_log(h)]), LOG_COLUMNS)
-        articles_path = _only(folder, "articles file", [p for p, h in found.items() if _is_articles(h)])
+        log = read_table(only(folder, "log", [p for p, h in found.items() if _is_log(h)], self.expects), LOG_COLUMNS)
+        articles_path = only(folder, "articles file", [p for p, h in found.items() if _is_articles(h)], self.expects)
         articles = read_table(articles_path, (ARTICLE_KEY,))
         recorder = Recorder(Naming(FORMAT, self.name or folder.resolve().name))
         _read_articles(articles, recorder)
@@ -71,7 +70,11 @@ class RayyanLog:
             problems=[*articles.problems, *log.problems],
             ignored=ignored,
             untitled=recorder.studies - described,
+            unread=others(found, log.name, articles.name),
         )
+
+    def load_all(self, folder: Path) -> tuple[LoadedReview, ...]:
+        return (self.load(folder),)
 
 
 def _is_log(header: Sequence[str]) -> bool:
@@ -82,26 +85,9 @@ def _is_articles(header: Sequence[str]) -> bool:
     return ARTICLE_KEY in header and not _is_log(header)
 
 
-def _only(folder: Path, what: str, candidates: Sequence[Path]) -> Path:
-    if not candidates:
-        raise Refusal(LoadReason.FormatUnknown, f"{folder} holds no {what}; expected {RayyanLog().expects}")
-    if len(candidates) > 1:
-        names = ", ".join(path.name for path in candidates)
-        raise Refusal(LoadReason.FormatAmbiguous, f"{folder} holds more than one {what}: {names}")
-    return candidates[0]
-
-
 def _read_articles(table: Table, recorder: Recorder) -> None:
-    rows: dict[str, int] = {}
-    for row in table.rows():
-        key = row[ARTICLE_KEY]
-        if not key:
-            table.report(row.number, f"{ARTICLE_KEY} is empty")
-        elif key in rows:
-            table.report(row.number, f"{ARTICLE_KEY} {key} occurs already in row {rows[key]}")
-        else:
-            rows[key] = row.number
-            recorder.record(key, row.get("title") or _placeholder(key), extra=row.values)
+    for key, row in table.keyed_rows(ARTICLE_KEY):
+        recorder.record(key, row.get("title") or _placeholder(key), extra=row.values)
 
 
 def _read_log(table: Table, recorder: Recorder) -> int:

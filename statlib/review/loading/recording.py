@@ -7,18 +7,21 @@ Invariant: studies come out in the order of their first mention, each with the k
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from statlib.review.documents import AgreementThreshold, Membership, Project, Provenance, Search, Study
-from statlib.review.loading.review import DecisionEvent, LoadedReview, Naming, RowProblem
+from statlib.review.loading.review import DecisionEvent, LoadedReview, Naming, RowProblem, RowRemark
 from statlib.review.screening import Decision
 
 THRESHOLD_DEFAULT = AgreementThreshold()
 
+STARTED_AT = datetime(2000, 1, 1, tzinfo=UTC)
+"""Made-up times count seconds from here: too early to be taken for real ones."""
+
 BIBLIOGRAPHIC_COLUMNS = (
-    "abstract", "authors", "doi", "issn", "issue", "journal", "keywords", "language", "location", "month", "pages",
-    "pmc_id", "publisher", "pubmed_id", "url", "volume", "year",
+    "abstract", "authors", "doi", "issn", "issue", "journal", "keywords", "language", "location", "month",
+    "openalex_id", "pages", "pmc_id", "pmid", "publisher", "pubmed_id", "url", "volume", "wos_id", "year",
 )  # fmt: skip
 """Columns that a study keeps beside its title, in PascalCase; what else an export holds is not about the record."""
 
@@ -31,6 +34,7 @@ class Recorder:
         self._studies: dict[str, Study] = {}
         self._searches: dict[str, Search] = {}
         self._joined: dict[str, datetime] = {}
+        self._names: dict[str, str] = {}
         self._events: dict[int, DecisionEvent] = {}
 
     def knows(self, key: str) -> bool:
@@ -39,12 +43,24 @@ class Recorder:
     def recorded(self, seq: int) -> bool:
         return seq in self._events
 
-    def join(self, reviewer: str, at: datetime) -> None:
-        """Make ``reviewer`` a member from ``at``; whoever decides joins by it."""
+    def join(self, reviewer: str, at: datetime, *, name: str = "") -> None:
+        """Make ``reviewer`` a member from ``at``; whoever decides joins by it. ``name``: if it is not what they are
+        known by in the source."""
         self._joined[reviewer] = min(at, self._joined.get(reviewer, at))
+        if name:
+            self._names.setdefault(reviewer, name)
 
-    def record(self, key: str, title: str, *, search: str = "", extra: Mapping[str, str] | None = None) -> None:
-        """Add a study. ``extra`` holds columns as exported; bibliographic ones are kept, empty ones are not."""
+    def record(
+        self,
+        key: str,
+        title: str,
+        *,
+        search: str = "",
+        extra: Mapping[str, str] | None = None,
+        label: bool | None = None,
+    ) -> None:
+        """Add a study. ``extra`` holds columns as exported; bibliographic ones are kept, empty ones are not.
+        ``label``: the final decision, where the source records it and not who made it."""
         kept = {_field(column): value for column, value in (extra or {}).items() if _bibliographic(column) and value}
         self._studies[key] = Study.from_bson(
             {
@@ -54,6 +70,7 @@ class Recorder:
                 "SearchId": self._search(search) if search else None,
                 "Title": title,
                 "SourceKey": key,
+                **({} if label is None else {"SourceLabel": label}),
             }
         )
 
@@ -71,6 +88,8 @@ class Recorder:
         problems: Sequence[RowProblem] = (),
         ignored: int = 0,
         untitled: int = 0,
+        remarks: Sequence[RowRemark] = (),
+        unread: Sequence[str] = (),
     ) -> LoadedReview:
         project = Project(
             id=self._naming.project_id(),
@@ -78,14 +97,29 @@ class Recorder:
             provenance=provenance,
             agreement_threshold=threshold,
             memberships=tuple(
-                Membership(investigator_id=self._naming.reviewer_id(name), joined_at_utc=joined, name=name)
-                for name, joined in sorted(self._joined.items())
+                Membership(
+                    investigator_id=self._naming.reviewer_id(reviewer),
+                    joined_at_utc=joined,
+                    name=self._names.get(reviewer, reviewer),
+                )
+                for reviewer, joined in sorted(
+                    self._joined.items(), key=lambda of: (self._names.get(of[0], of[0]), of[0])
+                )
             ),
             searches=tuple(self._searches.values()),
         )
         events = tuple(self._events[seq] for seq in sorted(self._events))
         studies = tuple(self._studies.values())
-        return LoadedReview(project, studies, events, tuple(sorted(problems)), ignored, untitled)
+        return LoadedReview(
+            project,
+            studies,
+            events,
+            problems=tuple(sorted(problems)),
+            ignored=ignored,
+            untitled=untitled,
+            remarks=tuple(sorted(remarks)),
+            unread=tuple(unread),
+        )
 
     @property
     def studies(self) -> int:
@@ -96,6 +130,11 @@ class Recorder:
         if name not in self._searches:
             self._searches[name] = Search(id=self._naming.search_id(name), name=name, source=name)
         return self._searches[name].id
+
+
+def made_up_time(number: int) -> datetime:
+    """The time given to the ``number``-th event of a source that records none: so many seconds after STARTED_AT."""
+    return STARTED_AT + timedelta(seconds=number)
 
 
 def recorded_time(text: str) -> datetime | None:

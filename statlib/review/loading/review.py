@@ -28,6 +28,7 @@ class LoadReason(Reason):
         "Export again with the columns that are named, or load the simulated project.",
     )
     FormatAmbiguous = (RefusalKind.INVALID, "Put each review into a folder of its own.")
+    ReviewNotNamed = (RefusalKind.INVALID, "Name one of the reviews that the export holds.")
     SimulationInvalid = (RefusalKind.INVALID, "Correct the named parameter of the simulated review.")
     ProjectConflict = (RefusalKind.CONFLICT, "Load under another name, or into an empty database.")
 
@@ -55,6 +56,12 @@ class RowProblem:
         return f"{self.file}, row {self.row}: {self.reason}"
 
 
+class RowRemark(RowProblem):
+    """A row that was loaded, but not just as it is written, or that contradicts itself or another file."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedReview:
     """A review ready to be stored and replayed. Studies carry no screenings yet: the events make them."""
@@ -65,6 +72,8 @@ class LoadedReview:
     problems: tuple[RowProblem, ...] = ()
     ignored: int = 0  # rows that are well formed but record no decision (labels, exclusion reasons)
     untitled: int = 0  # studies that decisions name and no row describes: loaded under a placeholder title
+    remarks: tuple[RowRemark, ...] = ()
+    unread: tuple[str, ...] = ()  # other CSV files of the folder, which this format has no use for
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +104,14 @@ class Loader(Protocol):
         ...
 
     def load(self, folder: Path) -> LoadedReview:
-        """Read the whole export. Refuses (LoadReason) what cannot be read as this format."""
+        """Read the one review of the export: of a two-stage review the first stage.
+
+        Refuses (LoadReason) what cannot be read as this format, and ReviewNotNamed an export of several reviews.
+        """
+        ...
+
+    def load_all(self, folder: Path) -> tuple[LoadedReview, ...]:
+        """Read the whole export: one project for each review, and for each stage of a two-stage review."""
         ...
 
 

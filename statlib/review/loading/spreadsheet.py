@@ -1,7 +1,8 @@
 """A two-reviewer spreadsheet: one row per record, a decision column for each reviewer, and perhaps one for an arbiter.
 
 A spreadsheet records no times and no order but that of its rows. Both are made up, and the provenance says how. The
-arbiter's decision is an ordinary third one.
+arbiter's decision is an ordinary third one. A folder with a second sheet, of full texts, is another format
+(``two_stage``).
 """
 
 from __future__ import annotations
@@ -9,19 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from statlib.kernel.refusals import Refusal
 from statlib.review.documents import AgreementThreshold, Provenance
-from statlib.review.loading.recording import THRESHOLD_DEFAULT, Recorder
-from statlib.review.loading.review import LoadedReview, LoadReason, Naming
-from statlib.review.loading.tables import Row, Table, headers, read_table
+from statlib.review.loading.recording import STARTED_AT, THRESHOLD_DEFAULT, Recorder, made_up_time
+from statlib.review.loading.review import LoadedReview, Naming
+from statlib.review.loading.tables import Row, Table, headers, only, others, read_table
 from statlib.review.screening import Decision
 
 FORMAT = "spreadsheet"
-STARTED_AT = datetime(2000, 1, 1, tzinfo=UTC)
-"""Made-up times count seconds from here: too early to be taken for real ones."""
+FULL_TEXT = re.compile(r"(?P<who>(?:r|reviewer)[ _-]?\d+)[ _-]full[ _-]?text[ _-](?:response|decision)", re.IGNORECASE)
+"""Decision columns of a full-text sheet."""
 
 MEANINGS: Mapping[str, Decision] = {
     "1": Decision.INCLUDE,
@@ -66,6 +65,15 @@ class SpreadsheetColumns:
 
 
 @dataclass(frozen=True, slots=True)
+class SheetRead:
+    """A review, the file it is from, and the row of each record by its key."""
+
+    review: LoadedReview
+    file: str
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Spreadsheet:
     """Loader of a folder with one such spreadsheet, saved as CSV. ``columns`` are found by their names if not given."""
 
@@ -85,7 +93,9 @@ class Spreadsheet:
         return "one file with columns ID, R1_decision, R2_decision and, if any, R3_arbitration"
 
     def recognises(self, folder: Path) -> bool:
-        return any(self._columns(header) is not None for header in headers(folder).values())
+        found = headers(folder).values()
+        two_stage = self.columns is None and any(FULL_TEXT.fullmatch(name) for header in found for name in header)
+        return not two_stage and any(self._columns(header) is not None for header in found)
 
     def load(self, folder: Path) -> LoadedReview:
         """Every well-formed row as a study with up to three decisions, in row order.
@@ -93,56 +103,69 @@ class Spreadsheet:
         Refuses FormatUnknown and FormatAmbiguous unless exactly one file fits, ExportUnreadable for one that cannot
         be read.
         """
-        fitting = {path: found for path, header in headers(folder).items() if (found := self._columns(header))}
-        if not fitting:
-            raise Refusal(LoadReason.FormatUnknown, f"{folder} holds no spreadsheet; expected {self.expects}")
-        if len(fitting) > 1:
-            names = ", ".join(path.name for path in fitting)
-            raise Refusal(LoadReason.FormatAmbiguous, f"{folder} holds more than one spreadsheet: {names}")
-        [(path, columns)] = fitting.items()
+        return self.read(folder).review
+
+    def load_all(self, folder: Path) -> tuple[LoadedReview, ...]:
+        return (self.load(folder),)
+
+    def read(self, folder: Path) -> SheetRead:
+        """``load``, with what ties its studies to their rows."""
+        found = headers(folder)
+        fitting = {path: columns for path, header in found.items() if (columns := self._columns(header))}
+        path = only(folder, "spreadsheet", list(fitting), self.expects)
+        columns = fitting[path]
         table = read_table(path, columns.required)
         recorder = Recorder(Naming(FORMAT, self.name or folder.resolve().name))
         for column in columns.deciding:
             recorder.join(_reviewer(column), STARTED_AT)
-        self._read(table, columns, recorder)
-        return recorder.finish(_provenance(table), self.threshold, problems=table.problems)
+        rows = self._read(table, columns, recorder)
+        review = recorder.finish(
+            _provenance(table), self.threshold, problems=table.problems, unread=others(found, table.name)
+        )
+        return SheetRead(review, table.name, rows)
 
     def _columns(self, header: Sequence[str]) -> SpreadsheetColumns | None:
         if self.columns is None:
             return detected_columns(header)
         return self.columns if set(self.columns.required) <= set(header) else None
 
-    def _read(self, table: Table, columns: SpreadsheetColumns, recorder: Recorder) -> None:
+    def _read(self, table: Table, columns: SpreadsheetColumns, recorder: Recorder) -> dict[str, int]:
+        """{key: row number} of what was recorded"""
         rows: dict[str, int] = {}
         seq = 0
-        for row in table.rows():
-            key = row[columns.record]
+        for key, row in table.keyed_rows(columns.record):
             decisions = self._decisions(row, columns)
-            if not key:
-                table.report(row.number, f"{columns.record} is empty")
-            elif key in rows:
-                table.report(row.number, f"{columns.record} {key} occurs already in row {rows[key]}")
-            elif isinstance(decisions, str):
+            if isinstance(decisions, str):
                 table.report(row.number, decisions)
-            else:
-                rows[key] = row.number
-                title = row.get(columns.title) or f"Record {key} (no title in the spreadsheet)"
-                recorder.record(key, title, search=row.get(columns.search), extra=row.values)
-                for reviewer, decision in decisions:
-                    seq += 1
-                    recorder.decide(seq, key, reviewer, decision, STARTED_AT + timedelta(seconds=seq))
+                continue
+            rows[key] = row.number
+            title = row.get(columns.title) or f"Record {key} (no title in the spreadsheet)"
+            recorder.record(key, title, search=row.get(columns.search), extra=row.values)
+            for reviewer, decision in decisions:
+                seq += 1
+                recorder.decide(seq, key, reviewer, decision, made_up_time(seq))
+        return rows
 
     def _decisions(self, row: Row, columns: SpreadsheetColumns) -> list[tuple[str, Decision]] | str:
         """(reviewer, decision) of each filled cell, or what is wrong with one."""
-        meanings = MEANINGS if self.meanings is None else self.meanings
-        decisions = []
-        for column in columns.deciding:
-            if not (cell := row[column]):
-                continue
-            if (decision := meanings.get(cell.lower())) is None:
-                return f"{column} {cell!r} is not a decision ({', '.join(meanings)}, or empty)"
-            decisions.append((_reviewer(column), decision))
-        return decisions
+        decisions = decisions_in(row, columns.deciding, MEANINGS if self.meanings is None else self.meanings)
+        if isinstance(decisions, str):
+            return decisions
+        return [(_reviewer(column), decision) for column, decision in decisions]
+
+
+def decisions_in(
+    row: Row, columns: Sequence[str], meanings: Mapping[str, Decision] = MEANINGS
+) -> list[tuple[str, Decision]] | str:
+    """(column, decision) of each filled cell, or what is wrong with one."""
+    decisions = []
+    for column in columns:
+        if not (cell := row[column]):
+            continue
+        if (decision := meanings.get(cell.lower())) is None:
+            return f"{column} {cell!r} is not a decision ({', '.join(meanings)}, or empty)"
+        decisions.append((column, decision))
+    return decisions
 
 
 def detected_columns(header: Sequence[str]) -> SpreadsheetColumns | None:

@@ -36,6 +36,10 @@ class StoredReview:
     studies_inserted: int
     studies_present: int
 
+    @property
+    def studies(self) -> int:
+        return self.studies_inserted + self.studies_present
+
 
 def store(review: LoadedReview, mongo: Mongo, *, before_studies: Callable[[Project], None]) -> StoredReview:
     """Insert the project, call ``before_studies`` with it as stored, insert the studies; all majority-committed.

@@ -1,4 +1,4 @@
-"""CSV files as rows with the number that a spreadsheet shows; damage is reported per row.
+"""CSV files, plain or gzipped, as rows with the number that a spreadsheet shows; damage is reported per row.
 
 Invariant: every line of a file ends up in a yielded row, a reported problem, or is blank. After a record that is not
 valid CSV, reading goes on at the line below its first, so that an unclosed quote costs its own row and no other.
@@ -7,17 +7,22 @@ valid CSV, reading goes on at the line below its first, so that an unclosed quot
 from __future__ import annotations
 
 import csv
+import gzip
 import hashlib
 import io
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from statlib.kernel.refusals import Refusal
-from statlib.review.loading.review import LoadReason, RowProblem
+from statlib.review.loading.review import LoadReason, RowProblem, RowRemark
 
 DIGEST_DIGITS_SHOWN = 16
 DELIMITERS = (",", ";", "\t")
+ENDINGS = (".csv", ".csv.gz")
+HEADER_BYTES_MAX = 1 << 20
+_GZIP = 16  # zlib: expect gzip's header and trailer
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -44,6 +49,7 @@ class Table:
     header: tuple[str, ...]
     digest: str
     problems: list[RowProblem] = field(default_factory=list)
+    remarks: list[RowRemark] = field(default_factory=list)
     _records: Iterator[tuple[int, list[str] | csv.Error]] = field(default_factory=lambda: iter(()))
 
     @property
@@ -53,6 +59,10 @@ class Table:
 
     def report(self, row: int, reason: str) -> None:
         self.problems.append(RowProblem(self.name, row, reason))
+
+    def remark(self, row: int, what: str) -> None:
+        """Say what is odd about a row that is loaded all the same."""
+        self.remarks.append(RowRemark(self.name, row, what))
 
     def rows(self) -> Iterator[Row]:
         """Well-formed rows in file order, once. Values are stripped of surrounding white space."""
@@ -65,6 +75,19 @@ class Table:
                 self.report(number, damage)
             else:
                 yield Row(number, dict(zip(self.header, (value.strip() for value in record), strict=True)))
+
+    def keyed_rows(self, column: str) -> Iterator[tuple[str, Row]]:
+        """(key, row) of the rows whose ``column`` is filled and new; the others are reported."""
+        numbers: dict[str, int] = {}
+        for row in self.rows():
+            key = row[column]
+            if not key:
+                self.report(row.number, f"{column} is empty")
+            elif key in numbers:
+                self.report(row.number, f"{column} {key} occurs already in row {numbers[key]}")
+            else:
+                numbers[key] = row.number
+                yield key, row
 
     def _damage(self, record: Sequence[str]) -> str | None:
         if len(record) != len(self.header):
@@ -80,19 +103,14 @@ class Table:
 def read_table(path: Path, required: Sequence[str] = ()) -> Table:
     """Read a CSV file: UTF-8 with or without a mark, any line ends, comma, semicolon or tab by its header.
 
-    Refuses ExportUnreadable (missing, not a file, UTF-16, no header) and FormatUnknown (a ``required`` column that the
-    header lacks or has twice).
+    A name in ``.gz`` is read through gzip; the digest is of the file as it lies there. Refuses ExportUnreadable
+    (missing, not a file, UTF-16, no gzip, no header) and FormatUnknown (a ``required`` column that the header lacks or
+    has twice).
     """
-    content = _content(path)
-    # newline="" keeps line breaks inside quotes as they are; undecodable bytes come back as lone surrogates,
-    # so that they cost a row and not the file.
-    text = content.decode("utf-8-sig", errors="surrogateescape")
-    lines = list(io.StringIO(text, newline=""))
-    records = _records(lines, _delimiter(lines))
-    _, header = next(records, (1, []))
-    if isinstance(header, csv.Error) or not any(header):
+    content = _bytes(path)
+    names, records = _parsed(path, _unpacked(path, content))
+    if not names:
         raise Refusal(LoadReason.ExportUnreadable, f"{path.name} has no header line")
-    names = tuple(name.strip() for name in header)
     for column in required:
         if (found := names.count(column)) != 1:
             raise Refusal(
@@ -111,29 +129,65 @@ def headers(folder: Path) -> Mapping[Path, tuple[str, ...]]:
         what = "is a file, not a folder" if folder.exists() else "does not exist"
         raise Refusal(LoadReason.ExportUnreadable, f"{folder} {what}")
     try:
-        paths = sorted(path for path in folder.iterdir() if path.suffix.lower() == ".csv" and path.is_file())
+        paths = sorted(path for path in folder.iterdir() if path.name.lower().endswith(ENDINGS) and path.is_file())
     except OSError as error:
         raise Refusal(LoadReason.ExportUnreadable, f"{folder}: {error.strerror}") from error
     return {path: _header(path) for path in paths}
 
 
+def only(folder: Path, what: str, fitting: Sequence[Path], expected: str) -> Path:
+    """The one file that fits. Refuses FormatUnknown without one, FormatAmbiguous if there are more."""
+    if not fitting:
+        raise Refusal(LoadReason.FormatUnknown, f"{folder} holds no {what}; expected {expected}")
+    if len(fitting) > 1:
+        names = ", ".join(path.name for path in fitting)
+        raise Refusal(LoadReason.FormatAmbiguous, f"{folder} holds more than one {what}: {names}")
+    return fitting[0]
+
+
+def others(found: Mapping[Path, tuple[str, ...]], *read: str) -> tuple[str, ...]:
+    """The names among ``found`` that are not among those ``read``."""
+    return tuple(path.name for path in found if path.name not in read)
+
+
 def _header(path: Path) -> tuple[str, ...]:
-    try:
-        return read_table(path).header
-    except Refusal as refusal:
-        if refusal.detail.endswith("no header line"):
-            return ()
-        raise
+    """Read from the start of the file alone: every loader is shown every header."""
+    return _parsed(path, _unpacked(path, _bytes(path, HEADER_BYTES_MAX), whole=False))[0]
 
 
-def _content(path: Path) -> bytes:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise Refusal(LoadReason.ExportUnreadable, f"{path}: {error.strerror}") from error
+def _parsed(path: Path, content: bytes) -> tuple[tuple[str, ...], Iterator[tuple[int, list[str] | csv.Error]]]:
+    """(the header, empty if there is none; the records below it)"""
     if content.startswith(_UTF16_MARKS):
         raise Refusal(LoadReason.ExportUnreadable, f"{path.name} is UTF-16, expected UTF-8")
-    return content
+    # newline="" keeps line breaks inside quotes as they are; undecodable bytes come back as lone surrogates,
+    # so that they cost a row and not the file.
+    text = content.decode("utf-8-sig", errors="surrogateescape")
+    lines = list(io.StringIO(text, newline=""))
+    records = _records(lines, _delimiter(lines))
+    _, header = next(records, (1, []))
+    if isinstance(header, csv.Error) or not any(header):
+        return (), records
+    return tuple(name.strip() for name in header), records
+
+
+def _bytes(path: Path, limit: int = -1) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(limit)
+    except OSError as error:
+        raise Refusal(LoadReason.ExportUnreadable, f"{path}: {error.strerror}") from error
+
+
+def _unpacked(path: Path, content: bytes, *, whole: bool = True) -> bytes:
+    """``content`` without its gzip wrapping. ``whole``: refuse a file that ends too early."""
+    if path.suffix.lower() != ".gz":
+        return content
+    try:
+        if whole:
+            return gzip.decompress(content)
+        return zlib.decompressobj(wbits=zlib.MAX_WBITS | _GZIP).decompress(content, HEADER_BYTES_MAX)
+    except (OSError, EOFError, zlib.error) as error:
+        raise Refusal(LoadReason.ExportUnreadable, f"{path.name} is not a whole gzip file ({error})") from error
 
 
 def _delimiter(lines: Sequence[str]) -> str:

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from statlib.review.loading.review import LoadedReview
+
 LOG_HEADER = "seq,created_at,reviewer,article_id,kind,key,value"
 ARTICLES = "article_id,title,year\n10,First,2001\n11,Second,2002\n"
 SHEET_HEADER = "ID,title,R1_decision,R2_decision,R3_arbitration"
+FULL_TEXT_HEADER = "title,ID,R2_full_text_response,R1_full_text_response,final_decision"
 
 WriteExport = Callable[..., Path]
 
@@ -39,3 +42,23 @@ def write_sheet(tmp_path: Path) -> WriteExport:
         return folder
 
     return write
+
+
+@pytest.fixture
+def write_csv(tmp_path: Path) -> WriteExport:
+    """write_csv(file name, *lines) → folder"""
+
+    def write(name: str, *lines: str) -> Path:
+        folder = tmp_path / "my_export"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return folder
+
+    return write
+
+
+def told(review: LoadedReview) -> list[tuple[str, str, str]]:
+    """(record, reviewer, decision) of the events in order, by the names that the source uses."""
+    names = {member.investigator_id: member.name for member in review.project.memberships}
+    keys = {study.id: study.to_bson()["SourceKey"] for study in review.studies}
+    return [(keys[e.study_id], names[e.investigator_id], e.decision.value) for e in review.events]

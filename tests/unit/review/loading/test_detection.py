@@ -2,27 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from statlib.kernel.refusals import Refusal
-from statlib.review.loading.detection import detect
-from statlib.review.loading.review import LoadReason
+from statlib.review.loading.detection import detect, loaders
+from statlib.review.loading.review import Loader, LoadReason
 from tests.oracles.real_data import real_review
-from tests.unit.review.loading.conftest import WriteExport
+from tests.unit.review.loading.conftest import FULL_TEXT_HEADER, LOG_HEADER, SHEET_HEADER, WriteExport
+
+FORMATS = {
+    "Rayyan log": {"log.csv": LOG_HEADER, "articles.csv": "article_id"},
+    "SyRF screening export": {"screening.csv": "StudyId,Title,ScreeningDecisions"},
+    "two-reviewer spreadsheet": {"sheet.csv": SHEET_HEADER},
+    "two-stage review": {"first.csv": SHEET_HEADER, "second.csv": FULL_TEXT_HEADER},
+    "ASReview or SYNERGY labels": {"labels.csv": "title,asreview_label"},
+}
 
 
-def test_each_format_is_detected(write_rayyan: WriteExport, write_sheet: WriteExport) -> None:
-    assert detect(write_rayyan()).format == "Rayyan log"
-    assert detect(write_sheet()).format == "two-reviewer spreadsheet"
+@pytest.fixture
+def folder_of(tmp_path: Path) -> Callable[[Mapping[str, str]], Path]:
+    """folder_of({file name: header line}) → folder"""
+
+    def write(files: Mapping[str, str]) -> Path:
+        for name, header in files.items():
+            (tmp_path / name).write_text(header + "\n", encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize("expected", FORMATS)
+def test_each_format_is_detected_by_its_headers(folder_of: Callable[[Mapping[str, str]], Path], expected: str) -> None:
+    assert detect(folder_of(FORMATS[expected])).format == expected
+
+
+def test_every_format_there_is_has_a_case_above() -> None:
+    assert {loader.format for loader in loaders()} == set(FORMATS)
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("rayyan_accident_prone", "Rayyan log"), ("dimitrov_snhl", "two-reviewer spreadsheet")]
+    ("name", "expected"),
+    [
+        ("rayyan_accident_prone", "Rayyan log"),
+        ("dimitrov_snhl", "two-stage review"),
+        ("syrf_ndc_reporting_quality", "SyRF screening export"),
+        ("syrf_screening_export_format", "SyRF screening export"),
+        ("synergy", "ASReview or SYNERGY labels"),
+    ],
 )
 def test_real_exports_are_detected(name: str, expected: str) -> None:
     assert detect(real_review(name)).format == expected
+
+
+@pytest.mark.parametrize("loader", loaders(), ids=lambda loader: loader.format)
+def test_a_loader_refuses_a_wrong_file_and_says_what_it_expected(tmp_path: Path, loader: Loader) -> None:
+    (tmp_path / "odd.csv").write_text("a,b\n1,2\n")
+    assert not loader.recognises(tmp_path)
+    for read in (loader.load, loader.load_all):
+        with pytest.raises(Refusal) as raised:
+            read(tmp_path)
+        assert raised.value.reason is LoadReason.FormatUnknown
+        assert "expected" in raised.value.detail
 
 
 def test_a_given_name_becomes_the_projects(write_sheet: WriteExport) -> None:
@@ -37,7 +80,8 @@ def test_an_unknown_folder_is_refused_with_what_was_found_and_looked_for(tmp_pat
     with pytest.raises(Refusal) as raised:
         detect(tmp_path)
     assert raised.value.reason is LoadReason.FormatUnknown
-    for part in ("odd.csv with columns a, b", "void.csv with no header line", "Rayyan log: ", "R1_decision"):
+    looked_for = [f"{loader.format}: {loader.expects}" for loader in loaders()]
+    for part in ("odd.csv with columns a, b", "void.csv with no header line", *looked_for):
         assert part in raised.value.detail
 
 

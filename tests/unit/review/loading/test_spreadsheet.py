@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
+import pandas as pd
 import pytest
 
 from statlib.kernel.refusals import Refusal
 from statlib.review.documents import AgreementThreshold
+from statlib.review.loading.recording import STARTED_AT
 from statlib.review.loading.review import LoadReason, event_counts, replayed
-from statlib.review.loading.spreadsheet import STARTED_AT, Spreadsheet, SpreadsheetColumns, detected_columns
+from statlib.review.loading.spreadsheet import Spreadsheet, SpreadsheetColumns, detected_columns
 from statlib.review.screening import Decision, ScreeningClass, screening_class, tally
 from tests.oracles.real_data import real_review
 from tests.unit.review.loading.conftest import WriteExport
@@ -108,6 +110,19 @@ def test_two_spreadsheets_in_a_folder_are_refused_by_name(write_sheet: WriteExpo
     with pytest.raises(Refusal, match=r"copy\.csv, screening\.csv") as raised:
         Spreadsheet().load(folder)
     assert raised.value.reason is LoadReason.FormatAmbiguous
+
+
+def test_a_real_spreadsheet_with_names_and_meanings_of_its_own_loads_once_told() -> None:
+    folder = real_review("syrf_ndc_reporting_quality")
+    columns = SpreadsheetColumns("PROSPERO_ID", ("Screener_1", "Screener_2"), "Reconciliation")
+    review = Spreadsheet(columns=columns, meanings={"1": Decision.INCLUDE, "0": Decision.EXCLUDE}).load(folder)
+    sheet = pd.read_csv(folder / "prospero_data.csv", dtype=str, keep_default_na=False)
+    cells = sheet[["Screener_1", "Screener_2", "Reconciliation"]].stack()
+    assert (len(review.studies), len(review.events)) == (len(sheet), int((cells != "").sum())) == (82, 171)
+    tallies = Counter(tally(screenings) for screenings in replayed(review.events).values())
+    classes = Counter(screening_class(n, i, AgreementThreshold()).value.lower() for n, i in tallies.elements())
+    # The platform's own word for what each record ended as.
+    assert classes == Counter(f"{decision}d" for decision in sheet["Final_Decision"])
 
 
 def test_a_real_spreadsheet_loads_whole_with_its_conflicts_settled() -> None:

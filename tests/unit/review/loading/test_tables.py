@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,33 @@ def test_a_header_that_is_utf_16_stops_the_whole_folder(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes("a,b\n".encode("utf-16"))
     with pytest.raises(Refusal, match="UTF-16"):
         headers(tmp_path)
+
+
+def test_a_gzipped_table_reads_as_the_plain_one_does(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n1,x\n"))
+    assert headers(tmp_path) == {path: ("a", "b")}
+    assert [(row.number, row["b"]) for row in read_table(path).rows()] == [(2, "x")]
+
+
+@pytest.mark.parametrize("content", [b"a,b\n1,x\n", gzip.compress(b"a,b\n1,x\n")[:-4]], ids=["plain", "cut off"])
+def test_what_is_no_whole_gzip_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "data.csv.gz"
+    path.write_bytes(content)
+    with pytest.raises(Refusal, match="not a whole gzip file") as raised:
+        read_table(path)
+    assert raised.value.reason is LoadReason.ExportUnreadable
+
+
+def test_headers_are_read_from_the_start_of_a_file_alone(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_bytes(b"a,b\n" + b"1,x\n" * 400_000)
+    assert headers(tmp_path) == {tmp_path / "data.csv": ("a", "b")}
+
+
+def test_rows_without_a_key_of_their_own_are_reported(tmp_path: Path) -> None:
+    table = table_of(tmp_path, b"a,b\n1,x\n,y\n1,z\n2,w\n")
+    assert [(key, row["b"]) for key, row in table.keyed_rows("a")] == [("1", "x"), ("2", "w")]
+    assert [(problem.row, problem.reason) for problem in table.problems] == [
+        (3, "a is empty"),
+        (4, "a 1 occurs already in row 2"),
+    ]
