@@ -208,8 +208,10 @@ class AdminClient:
         body = _body(response)
         if "reason" in body:
             known = find_reason(str(body["reason"]))
-            detail = body.get("detail", "") if known else f"{body['reason']}: {body.get('remedy', '')}"
-            raise Refusal(known or AdminReason.RefusedByServer, detail, state=body.get("state"))
+            if known is None:
+                detail = f"{body['reason']}: {body.get('remedy', '')}"
+                raise Refusal(AdminReason.RefusedByServer, detail, state=body.get("state"))
+            raise Refusal(known, body.get("detail", ""), state=body.get("state"), remedy=str(body.get("remedy", "")))
         correlation = body.get("correlation", "none")
         raise Fault(
             f"the boundary failed with status {response.status_code}",

@@ -87,7 +87,7 @@ def backfill(project: UUID, family: str, force: bool, request_id: str | None) ->
         [
             f"{family}: {counted(len(rebuilt.published), 'scope')} published, {len(rebuilt.current):,} current before",
             f"races lost to saves: {done.races_lost}",
-            _compared(done.parity),
+            _compared(done.parity, project),
         ],
     )
 
@@ -105,7 +105,7 @@ def parity(context: click.Context, project: UUID, families: tuple[str, ...]) -> 
     found = ask(lambda client: client.parity(project, families or _every_family()))
     lines = []
     for comparison in found:
-        lines.append(_compared(comparison))
+        lines.append(_compared(comparison, project))
         lines += [
             f"  {one.scope} {one.counter}: stored {one.stored:,}, source {one.authoritative:,}"
             for one in comparison.differences
@@ -151,9 +151,9 @@ def _openings(count: int) -> str:
     return f"opened {counted(count, 'time')} since it was loaded" if count else ""
 
 
-def _compared(comparison: wire.Parity) -> str:
+def _compared(comparison: wire.Parity, project: UUID) -> str:
     if not comparison.compared:
-        return f"{comparison.family}: not compared, {comparison.reason} (see `statlib why`)"
+        return f"{comparison.family}: not compared, {comparison.reason} (see `statlib why {project}`)"
     exact = "exact" if comparison.exact else f"{counted(comparison.differing, 'counter')} off the source"
     scopes = counted(comparison.scopes, "scope")
     return f"{comparison.family}: {exact}, {scopes} at source revision {comparison.clocks.source}"

@@ -99,6 +99,7 @@ def run(
             read_parameters_file(file) if file else {},
             text=_assigned(assignments),
             secrets=credentials_in(settings),
+            runbook=book.name,
         )
         from statlib.runbook.execution import run_headless  # noqa: PLC0415 - papermill alone takes a second to import
 

@@ -24,5 +24,5 @@ class EvidenceReason(Reason):
     CaptureIncomplete = (RefusalKind.INVALID, "Run again; the process that wrote this capture died before closing it.")
     NothingMeasured = (RefusalKind.INVALID, "Run longer, or with more load, so that there is something to measure.")
     KeyExists = (RefusalKind.CONFLICT, "Name another file: a key that signed before is never overwritten.")
-    KeyUnusable = (RefusalKind.INVALID, "Make one with `statlib evidence keygen FILE`; the public half is FILE.pub.")
+    KeyUnusable = (RefusalKind.INVALID, "Make one with `statlib evidence keygen`; it says which file is which half.")
     TooFewSamples = (RefusalKind.INVALID, "Sample more often or run longer.")

@@ -85,9 +85,12 @@ def read_signing_key(path: Path) -> SigningKey:
         shared = os.name == "posix" and path.stat().st_mode & _OTHERS
         key = forms.load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, TypeError) as error:
-        raise Refusal(EvidenceReason.KeyUnusable, f"{path} cannot be read as an unencrypted PEM key") from error
+        remedy = "" if path.exists() else f"`statlib evidence keygen {path}` makes one there."
+        detail = f"{path} cannot be read as an unencrypted PEM key"
+        raise Refusal(EvidenceReason.KeyUnusable, detail, remedy=remedy) from error
     if shared:
-        raise Refusal(EvidenceReason.KeyUnusable, f"{path} is open to others than its owner; chmod 600 it")
+        detail = f"{path} is open to others than its owner"
+        raise Refusal(EvidenceReason.KeyUnusable, detail, remedy=f"Close it to them: `chmod 600 {path}`.")
     if not isinstance(key, Ed25519PrivateKey):
         raise Refusal(EvidenceReason.KeyUnusable, f"{path} is no Ed25519 private key")
     return SigningKey(key)

@@ -74,21 +74,21 @@ class Refusal(StatlibError):
     """A typed no. Nothing was written, except where ``reason.kind`` is ``unresolved``.
 
     ``detail`` says which thing in one line, without free text from a database. ``state`` holds the current
-    server state that a caller needs to decide what to do next (JSON values only).
+    server state that a caller needs to decide what to do next (JSON values only). ``remedy`` stands in the place
+    of the reason's own where the names to put into it are at hand.
     """
 
     exit_code = EXIT_REFUSED
 
-    def __init__(self, reason: Reason, detail: str = "", *, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, reason: Reason, detail: str = "", *, state: Mapping[str, Any] | None = None, remedy: str = ""
+    ) -> None:
         super().__init__(f"{reason.name}: {detail}" if detail else reason.name)
         self.reason = reason
         self.detail = detail
         self.state: Mapping[str, Any] = dict(state or {})
+        self.remedy = remedy or reason.remedy
         self.add_note(f"remedy: {self.remedy}")  # a traceback shows it, where no command line does
-
-    @property
-    def remedy(self) -> str:
-        return self.reason.remedy
 
     def as_wire(self) -> dict[str, Any]:
         """The body of the HTTP answer and of the audit record."""

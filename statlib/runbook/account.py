@@ -17,6 +17,7 @@ from statlib.runbook import report as page
 from statlib.runbook.anchoring import Anchored
 from statlib.runbook.archive import RunFolder
 from statlib.runbook.catalogue import Runbook
+from statlib.runbook.commands import act_command, undo_command, verify_command
 from statlib.runbook.conclusion import Conclusion
 from statlib.runbook.findings import Findings
 from statlib.runbook.fragments import Value
@@ -92,7 +93,7 @@ def account_for(
         soak=conclusion.soak,
         halt=page.Halt(halted.cause, halted.detail, halted.remedy, halted.at_step) if halted else None,
         highlights=findings.highlights,
-        next_steps=tuple(_next_steps(runbook, folder, conclusion, findings.next_steps)),
+        next_steps=tuple(_next_steps(runbook, folder, conclusion, started, findings.next_steps)),
         gates=conclusion.gates,
         figures=findings.figures,
         timeline=tuple(_timeline(entries)),
@@ -132,13 +133,14 @@ def _rehearsal(conclusion: Conclusion) -> str:
 
 
 def _next_steps(
-    runbook: Runbook, folder: RunFolder, conclusion: Conclusion, of_failure: Sequence[page.NextStep]
+    runbook: Runbook, folder: RunFolder, conclusion: Conclusion, started: Entry, of_failure: Sequence[page.NextStep]
 ) -> Iterator[page.NextStep]:
+    given: Any = started.data["parameters"]
     if conclusion.verdict is Verdict.DRY_RUN_ONLY:
         yield page.NextStep(
             "Act",
             "When the dry run shows what you want.",
-            f"statlib runbook run {runbook.name} -p apply=true -p confirm=…",
+            act_command(runbook, given, str(started.data.get("deployment", ""))),
         )
     elif conclusion.halted is not None and conclusion.halted.remedy:
         yield page.NextStep(conclusion.halted.remedy)
@@ -146,12 +148,8 @@ def _next_steps(
         yield page.NextStep("Look at the failed gates and their raw captures before running again.")
         yield from of_failure
     if runbook.rollback is not None and conclusion.verdict not in (Verdict.DRY_RUN_ONLY, Verdict.REFUSED):
-        yield page.NextStep("Undo it, if need be.", "", f"statlib runbook run {runbook.rollback}")
+        yield page.NextStep("Undo it, if need be.", "", undo_command(runbook.rollback, given))
     yield page.NextStep("Check that this report is what the evidence says.", "", verify_command(folder))
-
-
-def verify_command(folder: RunFolder) -> str:
-    return f"statlib evidence verify {folder.archive.name}/{folder.runbook}/{folder.name}"
 
 
 def _integrity(folder: RunFolder, entries: Sequence[Entry], proofs: Proofs) -> page.Integrity:

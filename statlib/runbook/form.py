@@ -106,7 +106,9 @@ class ParameterForm:
         typed = {name: _shown(entry.value) for name, entry in self.entries.items()}
         given = {name: text for name, text in typed.items() if text or name not in left_out}
         try:
-            found = parse_parameters(self._runbook.parameters, {}, text=given, secrets=credentials_in(self._settings))
+            secrets = credentials_in(self._settings)
+            book = self._runbook
+            found = parse_parameters(book.parameters, {}, text=given, secrets=secrets, runbook=book.name)
             require_confirmation(self._runbook, found, self._settings)
         except Refusal as refusal:
             return refusal

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -68,14 +68,19 @@ class ParameterHelp:
 
 
 def parse_parameters(
-    model: type[P], given: Mapping[str, object], *, text: Mapping[str, str] | None = None, secrets: Iterable[str] = ()
+    model: type[P],
+    given: Mapping[str, object],
+    *,
+    text: Mapping[str, str] | None = None,
+    secrets: Iterable[str] = (),
+    runbook: str = "",
 ) -> P:
     """The parameters as one frozen value.
 
     ``given`` holds typed values, as from a notebook cell or a TOML file: ``"5"`` is no number there. ``text``
     holds what was typed on a command line, and wins over ``given``; lists and tables are written as JSON.
     ``secrets`` are the credentials that this process knows; a value that contains one is refused, whatever
-    its shape.
+    its shape. ``runbook`` is the name that remedies tell to look up.
 
     Refuses, in this order and naming every parameter concerned, never a value: ParameterSecret,
     ParameterUnknown (with the nearest name), ParameterMistyped, ParameterMissing.
@@ -83,7 +88,8 @@ def parse_parameters(
     typed: dict[str, object] = {name: value for name, value in given.items() if name not in (text or {})}
     written = dict(text or {})
     _refuse_secrets({**typed, **written}, tuple(secrets))
-    _refuse_unknown(model, [*typed, *written])
+    show = f"`statlib runbook show {runbook}`" if runbook else ""
+    _refuse_unknown(model, [*typed, *written], show)
     wrong: list[str] = []
     values: dict[str, object] = {}
     for name, field in model.model_fields.items():
@@ -92,8 +98,8 @@ def parse_parameters(
         elif name in typed:
             _convert(name, field, typed[name], _from_value, into=values, wrong=wrong)
     if wrong:
-        raise Refusal(RunbookReason.ParameterMistyped, "; ".join(wrong))
-    return _build(model, values)
+        raise _mistyped(wrong, show)
+    return _build(model, values, show)
 
 
 def read_parameters_file(path: Path) -> dict[str, object]:
@@ -125,7 +131,7 @@ def _refuse_secrets(given: Mapping[str, object], known: tuple[str, ...]) -> None
         raise Refusal(RunbookReason.ParameterSecret, f"{', '.join(found)} would carry a credential")
 
 
-def _refuse_unknown(model: type[RunbookParameters], names: Iterable[str]) -> None:
+def _refuse_unknown(model: type[RunbookParameters], names: Iterable[str], show: str) -> None:
     known = list(model.model_fields)
     unknown = [name for name in dict.fromkeys(names) if name not in known]
     if not unknown:
@@ -134,7 +140,13 @@ def _refuse_unknown(model: type[RunbookParameters], names: Iterable[str]) -> Non
     for name in unknown:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
         hints.append(f"{name} (did you mean {near[0]}?)" if near else name)
-    raise Refusal(RunbookReason.ParameterUnknown, f"no such parameter: {', '.join(hints)}")
+    remedy = f"{show} lists the parameters." if show else ""
+    raise Refusal(RunbookReason.ParameterUnknown, f"no such parameter: {', '.join(hints)}", remedy=remedy)
+
+
+def _mistyped(wrong: Sequence[str], show: str) -> Refusal:
+    remedy = f"{show} gives each parameter's type and bounds." if show else ""
+    return Refusal(RunbookReason.ParameterMistyped, "; ".join(wrong), remedy=remedy)
 
 
 def _convert(
@@ -176,7 +188,7 @@ def _from_value(adapter: TypeAdapter[Any], value: object) -> object:
     return adapter.validate_json(to_json(value), strict=True)
 
 
-def _build(model: type[P], values: Mapping[str, object]) -> P:
+def _build(model: type[P], values: Mapping[str, object], show: str) -> P:
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
@@ -184,7 +196,7 @@ def _build(model: type[P], values: Mapping[str, object]) -> P:
         missing = [str(problem["loc"][0]) for problem in problems if problem["type"] == "missing"]
         others = [_problem_text(problem) for problem in problems if problem["type"] != "missing"]
         if others:
-            raise Refusal(RunbookReason.ParameterMistyped, "; ".join(others)) from error
+            raise _mistyped(others, show) from error
         raise Refusal(RunbookReason.ParameterMissing, f"no value for {', '.join(missing)}") from error
 
 

@@ -10,8 +10,8 @@ class RunbookReason(Reason):
 
     RunbookUnknown = (RefusalKind.NOT_FOUND, "`statlib runbook list` names the runbooks of this installation.")
     NotebookMalformed = (RefusalKind.INVALID, "Give the notebook the fixed shape that docs/runbooks.md describes.")
-    ParameterUnknown = (RefusalKind.INVALID, "`statlib runbook show NAME` lists the parameters.")
-    ParameterMistyped = (RefusalKind.INVALID, "`statlib runbook show NAME` gives each parameter's type and bounds.")
+    ParameterUnknown = (RefusalKind.INVALID, "`statlib runbook show` and its name list the parameters of a runbook.")
+    ParameterMistyped = (RefusalKind.INVALID, "`statlib runbook show` and its name give the type and bounds of each.")
     ParameterMissing = (RefusalKind.INVALID, "Give each named parameter a value; it has no default.")
     ParameterSecret = (
         RefusalKind.INVALID,

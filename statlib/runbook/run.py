@@ -158,7 +158,7 @@ def begin(name: str, /, **given: Any) -> Run[Any]:
     show_refusals_briefly()
     runbook = find_runbook(name)
     settings = load_settings()
-    parameters = parse_parameters(runbook.parameters, given, secrets=credentials_in(settings))
+    parameters = parse_parameters(runbook.parameters, given, secrets=credentials_in(settings), runbook=name)
     require_confirmation(runbook, parameters, settings)
     run = _open.get(name)
     if run is None or run.parameters != parameters:

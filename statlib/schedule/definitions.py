@@ -180,9 +180,8 @@ def _parameters(schedule: Schedule, settings: Settings) -> Mapping[str, JsonValu
         find_job(schedule.job)
         return {}
     book = find_runbook(schedule.target)
-    return plain_parameters(
-        parse_parameters(book.parameters, dict(schedule.parameters), secrets=credentials_in(settings))
-    )
+    given, secrets = dict(schedule.parameters), credentials_in(settings)
+    return plain_parameters(parse_parameters(book.parameters, given, secrets=secrets, runbook=book.name))
 
 
 def _problem(problem: Any) -> str:

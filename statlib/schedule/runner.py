@@ -119,7 +119,7 @@ def _runbook(settings: Settings, claim: Claim) -> Ended:
     given = dict(claim.schedule.parameters)
     ended = run_headless(
         book,
-        parse_parameters(book.parameters, given, secrets=credentials_in(settings)),
+        parse_parameters(book.parameters, given, secrets=credentials_in(settings), runbook=book.name),
         settings=settings,
         archive=settings.schedule.archive,
         timeout_s=claim.schedule.max_duration_s,

@@ -85,6 +85,8 @@ def test_every_reason_tells_an_operator_what_to_do(enum: type[Reason]) -> None:
         assert re.fullmatch(r"([A-Z][a-z0-9]*)+", reason.name), f"{reason.name} is stored and sent: PascalCase"
         assert len(reason.remedy.split()) > 2, reason.name
         assert reason.remedy.endswith((".", "`")), f"{reason.name}: a remedy is a sentence"
+        commands = " ".join(re.findall(r"`([^`]*)`", reason.remedy))
+        assert not re.search(r"\b[A-Z]{2,}\b", commands), f"{reason.name}: a command with a gap; see Refusal's remedy"
 
 
 def test_a_reason_has_one_name_in_the_whole_library() -> None:

@@ -166,7 +166,7 @@ def _bury(archive: Path, reached: Reached, rule: Rule) -> Tombstone:
     bundle = Bundle(reached.run.final)
     found = verify(bundle.folder)
     if not found.ok or found.verdict is None or found.journal_head is None:
-        raise Fault(f"{bundle.folder} changed while it was judged", remedy="Look at it with `statlib evidence verify`.")
+        raise Fault(f"{bundle.folder} changed while it was judged", remedy=f"`statlib evidence verify {bundle.folder}`")
     path = archive / TOMBSTONES_NAME
     lines = path.read_bytes().splitlines() if path.is_file() else []
     files = [file for file in bundle.folder.rglob("*") if file.is_file()]

@@ -151,6 +151,8 @@ def test_a_key_that_cannot_be_used_is_refused(damage: str, key_file: Path, tmp_p
     with pytest.raises(Refusal) as refused:
         read_signing_key(path)
     assert refused.value.reason is EvidenceReason.KeyUnusable
+    own = {"open": f"`chmod 600 {path}`", "missing": f"`statlib evidence keygen {path}`"}
+    assert own.get(damage, "`statlib evidence keygen`") in refused.value.remedy
 
 
 def test_a_trust_folder_is_read_whole_and_must_be_there(key_file: Path, tmp_path: Path) -> None:

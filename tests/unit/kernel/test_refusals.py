@@ -17,6 +17,7 @@ from statlib.kernel.refusals import Fault, Refusal, SettingsReason, StatlibError
             "InputUnreadable: a.toml",
             SettingsReason.InputUnreadable.remedy,
         ),
+        (Refusal(SettingsReason.InputUnreadable, "a.toml", remedy="Say b."), "InputUnreadable: a.toml", "Say b."),
         (Fault("it broke", remedy="Look at it."), "it broke", "Look at it."),
     ],
 )

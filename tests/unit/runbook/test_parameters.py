@@ -139,6 +139,15 @@ def test_an_unknown_name_is_refused_with_the_nearest_known_one(name: str, hint: 
     assert hint in refusal.detail
 
 
+@pytest.mark.parametrize(
+    "given", [{"zzz": 1}, {"savers": "8"}, {"project": PROJECT, "savers": 33, "rate_per_s": 101.0}]
+)
+def test_the_remedy_names_the_runbook_to_look_up(given: dict[str, Any]) -> None:
+    with pytest.raises(Refusal) as caught:
+        parse_parameters(Sample, given, runbook="soak_evidence")
+    assert caught.value.remedy.startswith("`statlib runbook show soak_evidence`")
+
+
 def test_a_missing_parameter_is_named() -> None:
     refusal = refused({"savers": 8})
     assert (refusal.reason, refusal.detail) == (RunbookReason.ParameterMissing, "no value for project")
