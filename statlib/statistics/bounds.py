@@ -16,3 +16,5 @@ MEMBER_RETENTION_S = 600  # fold 3: garbage collection only, never liveness
 HOST_ALLOWLIST_MAX = 1_000  # fold 3: ids that one member may declare
 COUNTER_KEYS_MAX = 100_000  # keys of one row, well inside a 16 MiB document
 PARITY_DIFFERENCES_MAX = 50  # differing counters that one comparison names
+FENCE_LEASE_TTL_S = 60.0  # as a rebuild's: twice the write deadline; each chunk prolongs it
+FENCE_CHUNK_DOCS_MAX = 500  # source documents of one transaction: well inside its lifetime of 10 s

@@ -16,7 +16,7 @@ from uuid import UUID
 from statlib.kernel.digests import digest
 from statlib.kernel.refusals import Refusal
 from statlib.statistics.counters import Counters
-from statlib.statistics.documents import TrackingMode
+from statlib.statistics.documents import FenceKind, TrackingMode
 from statlib.statistics.reasons import OperateReason
 
 CONFIGURATION_SCHEMA = "statlib.configuration.v2"
@@ -91,6 +91,15 @@ class SharedPass(Protocol[ContextT_contra]):
         ...
 
 
+class Rewrite(Protocol):
+    """What a source-visibility operation makes of every source document of a project."""
+
+    def fields(self, context: Document, intent: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Aggregation expressions of top-level fields, over the document as it is. Applied twice they say the same as
+        once, and they leave alone what a save under the new context writes: saves go on meanwhile."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration(Generic[ContextT]):
     """What the rows of one project must have been calculated under, scope by scope."""
@@ -108,7 +117,8 @@ class Catalogue(Generic[ContextT, EvidenceT]):
 
     ``source_collection`` holds one document per aggregate with ``ProjectId`` and ``Audit.Version``;
     ``context_collection`` one document per project (its ``_id``), from which every calculation takes its parameters.
-    Raising ``version`` makes rows of another version unservable until a backfill republishes them.
+    Raising ``version`` makes rows of another version unservable until a backfill republishes them. ``rewrites`` are the
+    operations that hide the source while they rewrite it.
     """
 
     source_collection: str
@@ -117,6 +127,7 @@ class Catalogue(Generic[ContextT, EvidenceT]):
     families: Mapping[str, Family[ContextT, EvidenceT]]
     domain: Domain[ContextT, EvidenceT]
     passes: tuple[SharedPass[ContextT], ...] = ()
+    rewrites: Mapping[FenceKind, Rewrite] = field(default_factory=dict)
 
     def configuration(self, context: ContextT) -> Configuration[ContextT]:
         return Configuration(self.families, context)

@@ -176,6 +176,7 @@ class Receipt(Stored):
 class DeltaKind(StrEnum):
     OPERATION = "Operation"
     PUBLICATION = "Publication"
+    INVALIDATION = "Invalidation"
 
 
 class Delta(Stored):
@@ -197,6 +198,49 @@ class OutboxSlot(Stored):
     id: GuardId = Field(alias="_id")
     client_invalidation_revision: int
     queued_at_utc: UtcTime
+
+
+class FenceKind(StrEnum):
+    """Operations that rewrite many source documents; a project has at most one of each under way."""
+
+    SEARCH_IMPORT = "SearchImport"
+    SEARCH_REMOVAL = "SearchRemoval"
+    BULK_STUDY_UPDATE = "BulkStudyUpdate"
+    INCLUSION_RECALCULATION = "InclusionRecalculation"
+    DEFINITION_REWRITE = "DefinitionRewrite"
+
+
+TOKEN_FIELDS = {
+    FenceKind.INCLUSION_RECALCULATION: "InclusionRecalculationToken",
+    FenceKind.DEFINITION_REWRITE: "DefinitionRewriteToken",
+}
+"""Of the kinds that hide the source while they run: the control's field that says so."""
+
+
+class FenceId(Stored):
+    project_id: UUID
+    kind: FenceKind
+
+
+class Fence(Stored):
+    """The last operation of one kind in a project: under way while ``active``, interrupted once its lease ran out.
+
+    ``families`` are those that it makes unservable; ``counted``: their guards count it, as they do wherever the project
+    has a control. ``token`` is what hides the source, if the kind does. ``intent`` says what it does, ``progress`` how
+    far it is: JSON values both.
+    """
+
+    id: FenceId = Field(alias="_id")
+    active: bool
+    owner: str
+    lease_generation: int
+    expires_at_utc: UtcTime
+    started_at_utc: UtcTime
+    counted: bool = False
+    families: list[str] = Field(default_factory=list)
+    token: str
+    intent: dict[str, Any] = Field(default_factory=dict)
+    progress: dict[str, Any] = Field(default_factory=dict)
 
 
 class Member(Stored):

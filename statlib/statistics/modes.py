@@ -23,7 +23,6 @@ from statlib.statistics.documents import (
     GLOBAL_CONTROL,
     GLOBAL_ID,
     GUARD,
-    OUTBOX,
     SOURCE_VERSION,
     STORAGE_VERSION,
     GlobalControl,
@@ -32,7 +31,9 @@ from statlib.statistics.documents import (
     Mode,
     ProjectControl,
     State,
+    TrackingMode,
 )
+from statlib.statistics.population import notify
 from statlib.statistics.reasons import OperateReason
 
 
@@ -45,10 +46,7 @@ def set_fleet_mode(mongo: Mongo, catalogue: AnyCatalogue, mode: Mode, action: Ac
     """
 
     def body(session: ClientSession) -> GlobalControl:
-        stored = _find(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)
-        if stored is None:
-            raise Fault("there is no fleet control", remedy="Run `statlib up`, or initialise the storage, first.")
-        before = GlobalControl.from_bson(stored)
+        before = _require_fleet(mongo, session)
         if before.mode is not mode:
             mongo.collection(GLOBAL_CONTROL).update_one(
                 {"_id": GLOBAL_ID}, _transition(mongo, catalogue, mode, counter="ModeEpoch"), session=session
@@ -56,6 +54,32 @@ def set_fleet_mode(mongo: Mongo, catalogue: AnyCatalogue, mode: Mode, action: Ac
         after = GlobalControl.from_bson(_require(_find(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)))
         generation, now = after.mode_epoch, _now(mongo, session)
         accept(mongo, session, action, before=_fleet(before), after=_fleet(after), now=now, generation=generation)
+        return after
+
+    return transact(mongo, body)
+
+
+def set_tracking_mode(mongo: Mongo, mode: TrackingMode, action: Action) -> GlobalControl:
+    """Switch whether reservations count towards allocation, fleet-wide.
+
+    Nothing is written per project. The switch advances the tracking epoch that every row carries, so what was counted
+    before it is never served again, also not when the mode returns. Setting the mode that holds changes nothing, and
+    is audited all the same. Fault before ``storage.initialise``.
+    """
+
+    def body(session: ClientSession) -> GlobalControl:
+        before = _require_fleet(mongo, session)
+        if before.reviewer_tracking_mode is not mode:
+            switched = {
+                "ReviewerTrackingMode": mode.value,
+                "ReviewerTrackingEpoch": {"$add": [{"$ifNull": ["$ReviewerTrackingEpoch", 0]}, 1]},
+                "Audit.Version": {"$add": [{"$ifNull": ["$Audit.Version", 0]}, 1]},
+                "Audit.LastModified": mongo.clock.mongo_now(),
+            }
+            mongo.collection(GLOBAL_CONTROL).update_one({"_id": GLOBAL_ID}, [{"$set": switched}], session=session)
+        after = GlobalControl.from_bson(_require(_find(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)))
+        epoch, now = after.reviewer_tracking_epoch, _now(mongo, session)
+        accept(mongo, session, action, before=_tracking(before), after=_tracking(after), now=now, generation=epoch)
         return after
 
     return transact(mongo, body)
@@ -117,19 +141,7 @@ def _turn(mongo: Mongo, catalogue: AnyCatalogue, session: ClientSession, before:
     for family in catalogue.families:
         if opening:
             _stale_or_create_guard(mongo, session, before.id, family)
-        mongo.collection(OUTBOX).update_one(
-            {"_id": queries.guard_id(before.id, family)},
-            [
-                {
-                    "$set": {
-                        "ClientInvalidationRevision": before.client_invalidation_revision + 1,
-                        "QueuedAtUtc": mongo.clock.mongo_now(),
-                    }
-                }
-            ],
-            upsert=True,
-            session=session,
-        )
+    notify(mongo, session, before.id, catalogue.families, before.client_invalidation_revision + 1)
 
 
 def _stale_or_create_guard(mongo: Mongo, session: ClientSession, project: UUID, family: str) -> None:
@@ -171,6 +183,13 @@ def _require(document: dict[str, Any] | None) -> dict[str, Any]:
     return document
 
 
+def _require_fleet(mongo: Mongo, session: ClientSession) -> GlobalControl:
+    stored = _find(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)
+    if stored is None:
+        raise Fault("there is no fleet control", remedy="Run `statlib up`, or initialise the storage, first.")
+    return GlobalControl.from_bson(stored)
+
+
 def _now(mongo: Mongo, session: ClientSession) -> Any:
     pipeline = [{"$match": {"_id": GLOBAL_ID}}, {"$project": {"Now": mongo.clock.mongo_now()}}]
     return next(iter(mongo.collection(GLOBAL_CONTROL).aggregate(pipeline, session=session)))["Now"]
@@ -178,6 +197,13 @@ def _now(mongo: Mongo, session: ClientSession) -> Any:
 
 def _fleet(control: GlobalControl) -> dict[str, Any]:
     return {"mode": control.mode.value, "modeEpoch": control.mode_epoch}
+
+
+def _tracking(control: GlobalControl) -> dict[str, Any]:
+    return {
+        "reviewerTrackingMode": control.reviewer_tracking_mode.value,
+        "reviewerTrackingEpoch": control.reviewer_tracking_epoch,
+    }
 
 
 def _project(control: ProjectControl) -> dict[str, Any]:

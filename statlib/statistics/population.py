@@ -6,6 +6,7 @@ sees the one without the other, so that a row counted too early is never served 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from pymongo.client_session import ClientSession
@@ -29,12 +30,16 @@ def outdate_counts(mongo: Mongo, catalogue: AnyCatalogue, session: ClientSession
         return False
     ids = [queries.guard_id(project, family) for family in catalogue.families]
     mongo.collection(GUARD).update_many({"_id": {"$in": ids}}, queries.stale_family(), session=session)
-    revision = control["ClientInvalidationRevision"] + 1
-    for slot in ids:
+    notify(mongo, session, project, catalogue.families, control["ClientInvalidationRevision"] + 1)
+    return True
+
+
+def notify(mongo: Mongo, session: ClientSession, project: UUID, families: Iterable[str], revision: int) -> None:
+    """Coalesce the families' client-invalidation slots at ``revision``, in the caller's transaction."""
+    for family in families:
         mongo.collection(OUTBOX).update_one(
-            {"_id": slot},
+            {"_id": queries.guard_id(project, family)},
             [{"$set": {"ClientInvalidationRevision": revision, "QueuedAtUtc": mongo.clock.mongo_now()}}],
             upsert=True,
             session=session,
         )
-    return True

@@ -32,7 +32,11 @@ class ServeReason(Reason):
     no value would be right, and the read is refused.
     """
 
-    SourceVisibilityFenced = (_K.CONTENTION, "The source is being rewritten: read again in a moment.", 503)
+    SourceVisibilityFenced = (
+        _K.CONTENTION,
+        "The source is being rewritten: read again in a moment; `statlib fences list` shows by what.",
+        503,
+    )
     FleetDisabled = (_K.DISABLED, "Open the fleet mode when every host runs with the intended settings.")
     ProjectDisabled = (_K.DISABLED, "Open the project's narrow gate, then backfill.")
     NotAllowlisted = (_K.DISABLED, "Add the project to statistics.allowlist on every host and restart them.")
@@ -40,7 +44,10 @@ class ServeReason(Reason):
     VersionIncompatible = (_K.CONFLICT, "Rows were written by another release: finish the rollout, then backfill.")
     FamilyDisabled = (_K.DISABLED, "Add the family to statistics.families on every host and restart them.")
     GuardNotFresh = (_K.DISABLED, "Backfill the family.")
-    FenceActive = (_K.CONTENTION, "A staged operation is under way: backfill the family when it has ended.")
+    FenceActive = (
+        _K.CONTENTION,
+        "`statlib fences list` shows what is under way: backfill the family when it has ended.",
+    )
     RowMissing = (_K.DISABLED, "Backfill the family: this scope has never been published.")
     RowNotFresh = (_K.DISABLED, "Backfill the family: this scope was invalidated.")
     RowEpochOutdated = (_K.DISABLED, "Backfill the family: its rows precede an opening or an invalidation.")
@@ -63,3 +70,17 @@ class OperateReason(Reason):
     GateClosed = (_K.DISABLED, "Open the fleet mode and the project's narrow gate first.")
     NotServedAfterwards = (_K.CONFLICT, "Something invalidated the family at once: run the backfill again.")
     AllowlistTooLarge = (_K.INVALID, "Keep statistics.allowlist to 1,000 projects per deployment.")
+
+
+class FenceReason(Reason):
+    """Refusals of an operation that would rewrite many source documents. Nothing was changed."""
+
+    FenceHeld = (
+        _K.CONTENTION,
+        "One of its kind is under way: `statlib fences list` shows it; wait until it has ended.",
+    )
+    FenceUnknown = (_K.NOT_FOUND, "Nothing of that kind is under way: `statlib fences list` shows what is.")
+    FenceMustComplete = (
+        _K.CONFLICT,
+        "Half-rewritten, the source is not right: complete it with `statlib fences release`.",
+    )
