@@ -12,8 +12,10 @@ from pydantic import SecretStr
 from statlib.kernel.identifiers import new_token
 from statlib.kernel.settings import ClockSettings, MongoSettings, Settings
 from statlib.local import process
+from statlib.local.postgres import postgres_server
 from statlib.local.replica_set import ReplicaSet, replica_set
 from statlib.mongo.connection import Mongo, connected
+from tests.postgres import Database, Databases
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +33,23 @@ def mongo_server() -> Iterator[ReplicaSet]:
     """One single-node replica set for the session, with fail points allowed and a one-second TTL monitor."""
     with replica_set(for_tests=True, settings=Settings(mongo=MongoSettings())) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
+    """One PostgreSQL for the session, with a migrated template that tests' databases are copied from."""
+    with postgres_server(settings=Settings()) as server:
+        databases = Databases(server)
+        databases.prepare(tmp_path_factory.mktemp("postgres"))
+        yield databases
+
+
+@pytest.fixture
+def database(postgres_databases: Databases, tmp_path: Path) -> Iterator[Database]:
+    """A migrated, empty PostgreSQL database of the test's own; dropped afterwards."""
+    made = postgres_databases.new(tmp_path)
+    yield made
+    postgres_databases.drop(made.name)
 
 
 @pytest.fixture

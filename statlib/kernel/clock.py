@@ -49,6 +49,11 @@ class Clock:
         """The aggregation expression for the server's time ``seconds`` from now (negative: ago)."""
         return {"$add": ["$$NOW", self.offset_ms + round(seconds * 1000)]}
 
+    def postgres_now(self) -> str:
+        """The SQL expression for PostgreSQL's wall clock, which moves within a transaction as claims do."""
+        offset = self.offset_ms
+        return f"(clock_timestamp() + interval '{offset} milliseconds')" if offset else "clock_timestamp()"
+
     def monotonic(self) -> float:
         """Seconds for deadlines inside this process; shifted alike, so that an advance also expires deadlines."""
         return time.monotonic() + self.offset_ms / 1000

@@ -51,6 +51,29 @@ class MongoSettings(_Section):
     server_selection_timeout_s: float = Field(default=10.0, gt=0, le=120)
 
 
+class PostgresSettings(_Section):
+    """Where data backfills work. Empty ``url``: no PostgreSQL is configured, and nothing of it is served."""
+
+    url: SecretStr = Field(default=SecretStr(""), description="as the restricted runtime role: all that workers use")
+    admin_url: SecretStr = Field(default=SecretStr(""), description="as the administrative role: for migrations only")
+    binaries: Path | None = Field(default=None, description="folder of initdb and postgres; found by itself if unset")
+    connect_timeout_s: float = Field(default=10.0, gt=0, le=120)
+    connections_max: int = Field(default=8, ge=2, le=100, description="connections of one process")
+    auto_migrate: bool = Field(default=False, description="the service applies outstanding migrations as it starts")
+
+
+class BackfillSettings(_Section):
+    """How this host takes part in data backfills."""
+
+    automatic: bool = Field(default=False, description="required backfills are started, and gate readiness")
+    claim_ttl_s: float = Field(default=30.0, ge=1, le=3600, description="a lost worker's claim is free after this")
+    poll_s: float = Field(default=5.0, ge=0.05, le=60, description="longest sleep of a worker that finds no work")
+    turn_s: float = Field(default=10.0, ge=0.1, le=600, description="a worker serves one backfill this long at a time")
+    replication_lag_max_s: float = Field(default=10.0, gt=0, description="a worker yields while a replica lags more")
+    active_sessions_max: int = Field(default=32, ge=1, description="a worker yields while more sessions are active")
+    lock_waits_max: int = Field(default=4, ge=0, description="a worker yields while more sessions wait for locks")
+
+
 class StatisticsSettings(_Section):
     """What this host moves and serves. Read once per process; the stored modes are read at every use."""
 
@@ -109,6 +132,16 @@ class ScheduleSettings(_Section):
     hook_attempts: int = Field(default=5, ge=1, le=20)
 
 
+class OutboxSettings(_Section):
+    """Whom ``statlib worker outbox`` tells of changed counters: exactly one of url, url_variable and command."""
+
+    url: str = Field(default="", description="a webhook that is told what to read again")
+    url_variable: str = Field(default="", description="the environment variable with its address, if that is a secret")
+    command: str = Field(default="", description="a command that is told on standard input; words as a shell splits")
+    timeout_s: float = Field(default=10.0, gt=0, le=300, description="of one delivery")
+    poll_s: float = Field(default=0.5, ge=0.05, le=60, description="between two looks at the outbox")
+
+
 class EvidenceSettings(_Section):
     """How runs are sealed, and whom the verifier trusts. Keys are files; none is ever copied into a report."""
 
@@ -136,9 +169,12 @@ class Settings(BaseSettings):
     data_dir: Path = DATA_DIR_DEFAULT
     deployment: str = Field(default="local", min_length=1, max_length=80, description="the name that reports carry")
     mongo: MongoSettings = MongoSettings()
+    postgres: PostgresSettings = PostgresSettings()
+    backfills: BackfillSettings = BackfillSettings()
     statistics: StatisticsSettings = StatisticsSettings()
     admin: AdminSettings = AdminSettings()
     schedule: ScheduleSettings = ScheduleSettings()
+    outbox: OutboxSettings = OutboxSettings()
     evidence: EvidenceSettings = EvidenceSettings()
     clock: ClockSettings = ClockSettings()
 

@@ -49,3 +49,15 @@ class LocalReason(Reason):
         RefusalKind.NOT_FOUND,
         "Run `statlib up` first, or edit the deployment's own statlib.toml.",
     )
+    PostgresMissing = (
+        RefusalKind.NOT_FOUND,
+        "Install PostgreSQL 14 or later (Debian: `apt-get install postgresql`), or set postgres.url to one that runs.",
+    )
+    PostgresUnsuitable = (
+        RefusalKind.INVALID,
+        "Set postgres.binaries to the folder of a PostgreSQL 14 or later that runs on this machine.",
+    )
+    AccountMissing = (
+        RefusalKind.NOT_FOUND,
+        "Install the system's PostgreSQL, which brings the user, or run statlib as another user than root.",
+    )

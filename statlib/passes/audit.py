@@ -11,17 +11,18 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from bson import ObjectId
 from pymongo import ASCENDING, IndexModel
 from pymongo.client_session import ClientSession
 
-from statlib.kernel.digests import digest
 from statlib.kernel.refusals import Reason, Refusal, RefusalKind
 from statlib.mongo.connection import Mongo
 from statlib.mongo.documents import Stored, UtcTime
+from statlib.passes.actions import Action as Action  # noqa: PLC0414 - callers find it here
+from statlib.passes.actions import Outcome as Outcome  # noqa: PLC0414 - callers find it here
+from statlib.passes.actions import RequestReason as RequestReason  # noqa: PLC0414 - callers find it here
 
 AUDIT = "pmProjectStatisticsAdminAudit"
 REQUEST = "pmProjectStatisticsAdminRequest"
@@ -34,51 +35,6 @@ INDEXES = {
     ],
     REQUEST: [IndexModel([("ObservedAtUtc", ASCENDING)])],
 }
-
-
-class RequestReason(Reason):
-    """Refusals of a repeated request."""
-
-    RequestConflict = (RefusalKind.CONFLICT, "This request id was used for something else: use a new one.")
-
-
-class Outcome(StrEnum):
-    INTENDED = "Intended"  # work of several transactions was begun; its outcome follows, or it died
-    ACCEPTED = "Accepted"
-    REPLAYED = "Replayed"  # accepted before; its first outcome was returned and nothing was done
-    REJECTED = "Rejected"
-    UNRESOLVED = "Unresolved"  # it cannot be known whether it was carried out
-    FAILED = "Failed"  # an unexpected fault; the log has its correlation id
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """Who does what to what, under which request id. ``payload``: JSON values that the request consists of.
-
-    ``route`` is the route template of a request that came over HTTP, ``run`` the runbook's run that it belongs to.
-    """
-
-    principal: str
-    authority: str
-    action: str
-    target: str
-    request_id: str
-    payload: Mapping[str, Any]
-    route: str = ""
-    run: str = ""
-
-    @property
-    def key(self) -> dict[str, str]:
-        return {
-            "Principal": self.principal,
-            "Route": self.route or self.action,
-            "Target": self.target,
-            "RequestId": self.request_id,
-        }
-
-    @property
-    def digest(self) -> str:
-        return digest(dict(self.payload))
 
 
 class AuditRecord(Stored):
@@ -168,6 +124,25 @@ def recall(mongo: Mongo, action: Action) -> Mapping[str, Any] | None:
         raise Refusal(RequestReason.RequestConflict, action.request_id)
     outcome: Mapping[str, Any] = found["Outcome"]
     return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class MongoRecords:
+    """The records of a system that lives in MongoDB, as the boundary uses them."""
+
+    mongo: Mongo
+
+    def recall(self, action: Action) -> Mapping[str, Any] | None:
+        return recall(self.mongo, action)
+
+    def note_replay(self, action: Action, earlier: Mapping[str, Any]) -> None:
+        note_replay(self.mongo, action, earlier, now=server_time(self.mongo))
+
+    def reject(self, action: Action, refusal: Refusal) -> None:
+        reject(self.mongo, action, refusal, now=server_time(self.mongo))
+
+    def note_failure(self, action: Action, correlation: str) -> None:
+        note_failure(self.mongo, action, correlation, now=server_time(self.mongo))
 
 
 def server_time(mongo: Mongo) -> datetime:

@@ -1,0 +1,37 @@
+"""Claims: exclusive, expiring by PostgreSQL's clock, and fenced by a generation that every new claim raises."""
+
+from __future__ import annotations
+
+from statlib.backfills.registry import Registry
+from statlib.backfills.rows import BackfillRow, Claim, Claimed
+from statlib.backfills.sql import statement
+from statlib.backfills.telemetry import ClaimEvent, count_claim
+from statlib.postgres.connection import Postgres
+from statlib.postgres.transactions import transact
+
+
+def acquire(postgres: Postgres, registry: Registry, owner: str) -> Claimed | None:
+    """Claim the due and free row that waited longest, of those that this process knows; None if there is none."""
+    ttl_s = postgres.settings.backfills.claim_ttl_s
+    acquiring = statement("acquire", postgres.clock)
+    found = transact(postgres, lambda session: session.one(acquiring, known=registry.ids, owner=owner, ttl_s=ttl_s))
+    if found is None:
+        return None
+    row = BackfillRow.of(found)
+    count_claim(ClaimEvent.TAKEN_OVER if found["taken_over"] else ClaimEvent.ACQUIRED)
+    return Claimed(Claim(row.stable_id, row.generation, owner), row, found["taken_over"], found["claimed_at"])
+
+
+def renew(postgres: Postgres, claim: Claim) -> bool:
+    """Hold it longer; whether it was still ours."""
+    ttl_s = postgres.settings.backfills.claim_ttl_s
+    renewing = statement("renew", postgres.clock)
+    held = transact(postgres, lambda session: session.run(renewing, **claim.guard, ttl_s=ttl_s)) == 1
+    count_claim(ClaimEvent.RENEWED if held else ClaimEvent.LOST)
+    return held
+
+
+def release(postgres: Postgres, claim: Claim) -> bool:
+    """Let the next one in at once; harmless when it is no longer ours."""
+    releasing = statement("release", postgres.clock)
+    return transact(postgres, lambda session: session.run(releasing, **claim.guard)) == 1

@@ -1,0 +1,1 @@
+"""Definitions that ship with statlib, over the loaded study records and decisions."""
