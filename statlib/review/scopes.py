@@ -21,3 +21,8 @@ def stage_scope(stage: UUID) -> str:
 
 def stage_member_scope(stage: UUID, member: UUID) -> str:
     return f"stage/{stage}/member/{member}"
+
+
+def stage_of(scope: str) -> UUID:
+    """The stage of a scope that ``stage_scope`` or ``stage_member_scope`` named."""
+    return UUID(scope.split("/")[1])
