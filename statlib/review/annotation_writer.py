@@ -7,7 +7,7 @@ the first save is going to make. A save lets go of the investigator's own reserv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -17,14 +17,15 @@ from statlib.kernel.refusals import Refusal
 from statlib.review.answers import Answers, answered, submitted
 from statlib.review.catalogue import REVIEW
 from statlib.review.documents import Project, Session, SessionStatus, StageKind, Study
+from statlib.review.namespaces import ANNOTATION_NAMESPACE
 from statlib.review.reasons import ReviewReason
-from statlib.review.stages import ANNOTATION_NAMESPACE, annotation_fields, stage_of, without_reservation
-from statlib.statistics.attempts import in_rounds, save
+from statlib.review.stages import annotation_fields, project_as_opened, stage_of, study_as_opened, without_reservation
+from statlib.statistics.attempts import save
 from statlib.statistics.catalogue import Document
 from statlib.statistics.envelopes import Envelope
 from statlib.statistics.hosts import Host
 from statlib.statistics.outcomes import Saved, SourceWrite
-from statlib.statistics.sources import load
+from statlib.statistics.submissions import Stream, in_rounds, open_envelope
 
 
 class SessionAct(StrEnum):
@@ -153,28 +154,20 @@ class AnnotationWriter:
         Without ``session`` it is the investigator's own candidate (or ``reconciliation``) there, or else a new one.
         Refuses SourceNotFound, ProjectNotFound, StageUnknown, NotAnnotationStage, SessionUnknown, SessionOfAnother.
         """
-        self.host.require_open()
-        loaded = load(self.host.mongo, REVIEW, self.project, study)
-        stage_of(Project.from_bson(loaded.context), stage, StageKind.ANNOTATION)
-        stored = Study.from_bson(loaded.source)
+        kind = Stream(ANNOTATION_NAMESPACE, act.value, self.project, study, investigator, stage)
+        envelope = open_envelope(self.host, REVIEW, kind)
+        stage_of(project_as_opened(envelope), stage, StageKind.ANNOTATION)
+        stored = study_as_opened(envelope)
         if session is None:
             own = own_session(stored, stage, investigator, reconciliation=reconciliation)
-            session = own.id if own else new_session_id(study, stage, investigator, loaded.version, reconciliation)
+            session = own.id if own else new_session_id(study, stage, investigator, envelope.expected, reconciliation)
         elif _own(stored, session, stage, investigator) is None:
             raise Refusal(ReviewReason.SessionUnknown, f"session {session}")
-        return Envelope(
-            namespace=ANNOTATION_NAMESPACE,
+        return replace(
+            envelope,
             stream=_stream(act, study, stage, session),
-            project=self.project,
-            aggregate=study,
-            actor=investigator,
-            stage=stage,
-            expected=loaded.version,
-            opening=loaded.opening,
-            created_at=loaded.now,
             part=session,
             siblings=tuple(_stream(other, study, stage, session) for other in SessionAct if other is not act),
-            loaded=loaded,
         )
 
     def save(self, envelope: Envelope, answers: Answers | None = None, *, at: datetime | None = None) -> Saved:

@@ -9,9 +9,8 @@ from statlib.kernel.refusals import Refusal
 from statlib.review.annotation import tallies_after
 from statlib.review.documents import Project, Session, SlotReservation, Stage, StageKind, Study
 from statlib.review.reasons import ReviewReason
-
-SCREENING_NAMESPACE = "stats.source.screening"
-ANNOTATION_NAMESPACE = "stats.source.annotation"
+from statlib.statistics.envelopes import Envelope
+from statlib.statistics.sources import Loaded
 
 _OTHER_KIND = {
     StageKind.SCREENING: ReviewReason.NotScreeningStage,
@@ -29,6 +28,22 @@ def stage_of(project: Project, stage: UUID | None, kind: StageKind | None = None
     return found
 
 
+def project_as_opened(envelope: Envelope) -> Project:
+    """What opening read of the project. Only for envelopes that were minted just now."""
+    return Project.from_bson(_loaded(envelope).context)
+
+
+def study_as_opened(envelope: Envelope) -> Study:
+    """What opening read of the study. Only for envelopes that were minted just now."""
+    return Study.from_bson(_loaded(envelope).source)
+
+
+def _loaded(envelope: Envelope) -> Loaded:
+    if envelope.loaded is None:
+        raise ValueError("an envelope that came over the wire has not read anything")
+    return envelope.loaded
+
+
 def without_reservation(study: Study, stage: UUID, investigator: UUID) -> tuple[SlotReservation, ...]:
     """The study's reservations once that investigator has let go of the stage."""
     return tuple(r for r in study.slot_reservations if (r.stage_id, r.investigator_id) != (stage, investigator))
@@ -38,10 +53,11 @@ def annotation_fields(
     study: Study, sessions: tuple[Session, ...], reservations: tuple[SlotReservation, ...]
 ) -> dict[str, Any]:
     """What a write sets to leave these sessions and reservations, tallies recounted; nothing if none of it is new."""
-    if (sessions, reservations) == (study.sessions, study.slot_reservations):
-        return {}
-    return {
-        "Sessions": [session.to_bson() for session in sessions],
-        "SlotReservations": [reservation.to_bson() for reservation in reservations],
-        "Tallies": [tally.to_bson() for tally in tallies_after(study, sessions, reservations)],
-    }
+    fields: dict[str, Any] = {}
+    if sessions != study.sessions:
+        fields["Sessions"] = [session.to_bson() for session in sessions]
+    if reservations != study.slot_reservations:
+        fields["SlotReservations"] = [reservation.to_bson() for reservation in reservations]
+    if fields:
+        fields["Tallies"] = [tally.to_bson() for tally in tallies_after(study, sessions, reservations)]
+    return fields

@@ -7,7 +7,7 @@ majority read before anything is written again, and resolving is not an attempt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,9 +29,9 @@ from statlib.mongo.reasons import MongoReason
 from statlib.mongo.transactions import back_off, transact
 from statlib.statistics import queries
 from statlib.statistics.arms import Arm, choose
-from statlib.statistics.bounds import PRE_WRITE_DEADLINE_S, SAVE_ATTEMPTS_MAX, SUBMISSION_ROUNDS_MAX
+from statlib.statistics.bounds import PRE_WRITE_DEADLINE_S, SAVE_ATTEMPTS_MAX
 from statlib.statistics.catalogue import AnyCatalogue
-from statlib.statistics.coordinator import Attempt, Progress, commit
+from statlib.statistics.coordinator import Attempt, Preempted, Progress, commit
 from statlib.statistics.documents import Mode
 from statlib.statistics.envelopes import Envelope
 from statlib.statistics.hosts import Host
@@ -53,17 +53,6 @@ def save(host: Host, catalogue: AnyCatalogue, envelope: Envelope, change: Source
     """Deliver ``change`` under ``envelope``. Raises Refusal with a SaveReason, or what ``change.apply`` refuses."""
     host.require_open()
     return _Delivery(host, catalogue, envelope, change, envelope.digest(change.intent)).run()
-
-
-def in_rounds(deliver: Callable[[], Saved]) -> Saved:
-    """Open and save, again on a document that moved meanwhile: at most three rounds. Raises what ``deliver`` does."""
-    for _ in range(SUBMISSION_ROUNDS_MAX - 1):
-        try:
-            return deliver()
-        except Refusal as refusal:
-            if refusal.reason is not SaveReason.VersionStale:
-                raise
-    return deliver()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +186,8 @@ class _Delivery:
                 lambda session: commit(self.host, self.catalogue, session, attempt, progress),
                 reruns_max=0,  # every rerun is an attempt: the document must be looked at again first
             )
+        except Preempted as preempted:
+            raise self._refusal(Answer.VERSION_STALE, loaded) from preempted
         except Overtaken:
             return progress.cause
         except Refusal as refusal:

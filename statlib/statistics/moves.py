@@ -27,6 +27,7 @@ class StaleCause(StrEnum):
     LEDGER_CAPACITY = "DeltaLedgerCapacityExceeded"
     NEGATIVE_COUNTER = "NegativeCounter"
     KEY_CAPACITY = "CounterKeyCapacity"
+    KEY_OCCUPIED = "UnpublishedCandidate"  # where a placeholder would be
 
 
 @dataclass(frozen=True, slots=True)

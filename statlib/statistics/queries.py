@@ -17,6 +17,7 @@ from statlib.statistics.documents import (
     RECEIPT,
     RECEIPT_RETIREMENT,
     ROW,
+    Guard,
     Row,
 )
 from statlib.statistics.envelopes import Envelope
@@ -125,6 +126,17 @@ def bundle(
         stream("row", ROW, visible_rows(project, scopes)),
         stream("member", MEMBER, live_since),
     ]
+
+
+def row_key(project: UUID, family: str, scope: str, guard: Guard) -> dict[str, Any]:
+    """The row of a scope that the guard makes visible, whether it is published or not."""
+    return {
+        "ProjectId": project,
+        "Family": family,
+        "Scope": scope,
+        "Generation": guard.visible_generation,
+        "Token": guard.visible_token,
+    }
 
 
 def row_as_read(row: Row) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -48,10 +49,15 @@ def open_envelope(host: Host, catalogue: AnyCatalogue, stream: Stream) -> Envelo
 
 def submit(host: Host, catalogue: AnyCatalogue, stream: Stream, change: SourceChange) -> Saved:
     """Open and save, again on a document that moved meanwhile: at most three rounds. Refuses as ``save`` does."""
-    for last_round in range(1, SUBMISSION_ROUNDS_MAX + 1):
+    return in_rounds(lambda: save(host, catalogue, open_envelope(host, catalogue, stream), change))
+
+
+def in_rounds(deliver: Callable[[], Saved]) -> Saved:
+    """Open and save, again on a document that moved meanwhile: at most three rounds. Raises what ``deliver`` does."""
+    for _ in range(SUBMISSION_ROUNDS_MAX - 1):
         try:
-            return save(host, catalogue, open_envelope(host, catalogue, stream), change)
+            return deliver()
         except Refusal as refusal:
-            if refusal.reason is not SaveReason.VersionStale or last_round == SUBMISSION_ROUNDS_MAX:
+            if refusal.reason is not SaveReason.VersionStale:
                 raise
-    raise AssertionError("unreachable: the last round returns or raises")
+    return deliver()

@@ -49,7 +49,8 @@ def clocks(of: Review) -> tuple[int, ...]:
 
 
 def outbox(of: Review) -> list[dict[str, Any]]:
-    return list(of.mongo.collection(OUTBOX).find({"_id.ProjectId": of.project}))
+    """Slots of the family that these tests move; others that a decision touches have theirs too."""
+    return list(of.mongo.collection(OUTBOX).find({"_id.ProjectId": of.project, "_id.Family": FAMILY}))
 
 
 def served(of: Review) -> dict[str, int]:

@@ -1,0 +1,234 @@
+"""What one change of a source document leaves in statistics: rows, guards, ledger, clocks and outbox slots.
+
+For any transaction that writes a source document, in the order from the most contended document to the least: one
+that will lose loses early. Nothing is skipped: what may not move is staled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pymongo import UpdateOne
+
+from statlib.kernel import telemetry
+from statlib.statistics import queries
+from statlib.statistics.arms import gate_open
+from statlib.statistics.bounds import DELTA_LEDGER_ROWS_MAX
+from statlib.statistics.catalogue import AnyCatalogue, Document, Effect
+from statlib.statistics.counters import to_stored
+from statlib.statistics.documents import ROW, Delta, DeltaKind, Guard, Row, State
+from statlib.statistics.hosts import Host
+from statlib.statistics.moves import FamilyMoves, StaleCause, plan
+from statlib.statistics.outcomes import FurtherOperation
+from statlib.statistics.state import ProjectState
+from statlib.statistics.unit import Unit
+
+MISSING_BASELINE = "MissingBaseline"
+MISSING_BASELINE_UNDECLARED = "MissingBaselineUndeclared"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation of a write, as receipts and ledger entries name it."""
+
+    namespace: str
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """All operations of one write: ``own`` takes the families that no further one does."""
+
+    own: Operation
+    further: Sequence[FurtherOperation] = ()
+
+    @property
+    def all(self) -> tuple[Operation, ...]:
+        return (self.own, *(Operation(one.namespace, one.operation_id) for one in self.further))
+
+    def of(self, family: str) -> Operation:
+        taken = (Operation(one.namespace, one.operation_id) for one in self.further if family in one.families)
+        return next(taken, self.own)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One touched family: what its change does, what becomes of its rows, and the rows as they were read."""
+
+    effect: Effect
+    moves: FamilyMoves
+    guard: Guard | None
+    rows: Mapping[str, Row]
+
+
+def record_change(
+    unit: Unit, host: Host, catalogue: AnyCatalogue, operations: Operations, *, before: Document, after: Document
+) -> None:
+    """Write what statistics keep of this change; nothing where it changes nothing that is counted."""
+    was, is_ = catalogue.domain.evidence(before), catalogue.domain.evidence(after)
+    if was == is_:
+        return
+    effects = {name: family.derive(was, is_, unit.state.context) for name, family in catalogue.families.items()}
+    _write(unit, operations, _plan(unit, host, effects))
+
+
+def _plan(unit: Unit, host: Host, effects: Mapping[str, Effect]) -> dict[str, Planned]:
+    state = unit.state
+    touched = {family: effect for family, effect in effects.items() if effect.touches}
+    rows = _visible_rows(unit, touched)
+    plans = {
+        family: Planned(
+            effect=effect,
+            moves=plan(
+                effect, state.guards.get(family), rows.get(family, {}), state.stamp, _blocked(host, state, family)
+            ),
+            guard=state.guards.get(family),
+            rows=rows.get(family, {}),
+        )
+        for family, effect in touched.items()
+    }
+    occupied = _occupied(unit, plans)
+    return {
+        family: replace(planned, moves=FamilyMoves(stale_family=StaleCause.KEY_OCCUPIED))
+        if family in occupied
+        else planned
+        for family, planned in plans.items()
+    }
+
+
+def _occupied(unit: Unit, plans: Mapping[str, Planned]) -> set[str]:
+    """Families of which a placeholder's key is taken by a row that is not published: one that another release left,
+    since this one publishes every row as it inserts it."""
+    keys = [
+        queries.row_key(unit.control.id, family, scope, planned.guard)
+        for family, planned in plans.items()
+        if planned.guard is not None
+        for scope in planned.moves.placeholders
+    ]
+    if not keys:
+        return set()
+    found = unit.mongo.collection(ROW).find({"$or": keys}, {"Family": 1}, session=unit.session)
+    return {document["Family"] for document in found}
+
+
+def _blocked(host: Host, state: ProjectState, family: str) -> StaleCause | None:
+    """Why no row of this family may move in this save; the family is staled instead, so that nothing is skipped."""
+    control = state.control
+    if not gate_open(state.fleet, control) or not state.versions_match:
+        return StaleCause.GATE_CLOSED
+    if family not in host.families:
+        return StaleCause.FAMILY_DISABLED
+    if control.inclusion_recalculation_token is not None or control.definition_rewrite_token is not None:
+        return StaleCause.FENCED
+    if control.committed_projection_revision - control.replay_floor_revision >= DELTA_LEDGER_ROWS_MAX:
+        return StaleCause.LEDGER_CAPACITY
+    return None
+
+
+def _visible_rows(unit: Unit, effects: Mapping[str, Effect]) -> dict[str, dict[str, Row]]:
+    """Rows of the touched scopes of families that are served at all."""
+    scopes = {
+        family: sorted({*effect.moves, *effect.stale_scopes})
+        for family, effect in effects.items()
+        if (guard := unit.state.guards.get(family)) is not None and guard.state is State.FRESH
+    }
+    rows: dict[str, dict[str, Row]] = {}
+    if any(scopes.values()):
+        wanted = queries.visible_rows(unit.control.id, {family: names for family, names in scopes.items() if names})
+        for document in unit.mongo.collection(ROW).find(wanted, session=unit.session):
+            row = Row.from_bson(document)
+            rows.setdefault(row.family, {})[row.scope] = row
+    return rows
+
+
+def _write(unit: Unit, operations: Operations, plans: Mapping[str, Planned]) -> None:
+    """Also for a change that touches no family: the clocks move whenever anything counted might."""
+    rows_change = any(planned.moves.writes_rows for planned in plans.values())
+    revision = unit.advance(source=True, projection=rows_change, client=True)
+    unit.update_guards(_guard_updates(plans))
+    unit.update_rows(_row_updates(unit.state, plans, revision))
+    unit.insert(ROW, _placeholders(unit.state, plans, revision))
+    if rows_change:
+        unit.record(_deltas(unit.state, operations, plans, revision))
+    unit.notify(plans)
+
+
+def _guard_updates(plans: Mapping[str, Planned]) -> dict[str, dict[str, Any]]:
+    """Of moved and staled families: writing the guard is what a rival fence or publication conflicts with."""
+    updates: dict[str, dict[str, Any]] = {}
+    for family, planned in plans.items():
+        if planned.moves.stale_family is not None:
+            telemetry.count("families.staled", cause=planned.moves.stale_family)
+            updates[family] = queries.stale_family()
+        elif planned.moves.writes_rows:
+            updates[family] = {"$inc": {"Version": 1}}
+    return updates
+
+
+def _row_updates(state: ProjectState, plans: Mapping[str, Planned], revision: int) -> list[UpdateOne]:
+    updates: list[UpdateOne] = []
+    for planned in plans.values():
+        for scope, counters in planned.moves.new_counters.items():
+            row = planned.rows[scope]
+            moved = {
+                "Counters": to_stored(counters),
+                "DynamicKeyCount": max(row.dynamic_key_count, len(counters)),
+                "LastChangedRevision": revision,
+                "WriteEpochs": state.stamp.epochs(row.write_epochs.family).to_bson(),
+            }
+            updates.append(UpdateOne(queries.row_as_read(row), {"$set": moved}))
+        for scope in planned.moves.stale_scopes:
+            staled = {"State": State.STALE.value, "LastChangedRevision": revision, "LastFailureReason": "Invalidated"}
+            updates.append(UpdateOne(queries.row_as_read(planned.rows[scope]), {"$set": staled}))
+    return updates
+
+
+def _placeholders(state: ProjectState, plans: Mapping[str, Planned], revision: int) -> list[dict[str, Any]]:
+    """Published rows that are never served: nobody may start a scope from zero over a move that found no row."""
+    return [
+        Row(
+            project_id=state.control.id,
+            family=family,
+            scope=scope,
+            generation=planned.guard.visible_generation,
+            token=planned.guard.visible_token,
+            state=State.STALE,
+            is_published=True,
+            last_changed_revision=revision,
+            write_epochs=state.stamp.epochs(planned.guard.family_write_epoch),
+            catalogue_version=state.catalogue_version,
+            configuration_digest=state.configuration.digest(family, scope),
+            last_failure_reason=MISSING_BASELINE if scope in declared else MISSING_BASELINE_UNDECLARED,
+        ).to_bson()
+        for family, planned in plans.items()
+        if planned.guard is not None and planned.moves.placeholders
+        for declared in [state.configuration.families[family].declared_scopes(state.context)]
+        for scope in planned.moves.placeholders
+    ]
+
+
+def _deltas(state: ProjectState, operations: Operations, plans: Mapping[str, Planned], revision: int) -> list[Delta]:
+    """One for each operation of which anything was applied, numbered from 0 at their one revision."""
+    applied = {family: planned for family, planned in plans.items() if planned.moves.writes_rows}
+    owners = {family: operations.of(family) for family in applied}
+    writing = [operation for operation in operations.all if operation in owners.values()]
+    return [
+        Delta(
+            project_id=state.control.id,
+            revision=revision,
+            record=record,
+            kind=DeltaKind.OPERATION,
+            operation_namespace=operation.namespace,
+            operation_id=operation.operation_id,
+            moves=[
+                {"Family": family, "Scope": scope, "Counters": to_stored(planned.effect.moves[scope])}
+                for family, planned in applied.items()
+                if owners[family] == operation
+                for scope in planned.moves.new_counters
+            ],
+            observed_at_utc=state.now,
+        )
+        for record, operation in enumerate(writing)
+    ]
