@@ -69,6 +69,7 @@ COMMANDS: dict[str, Entry] = {
     "reports": Entry("statlib.cli.reports:reports", "List, compare, show and prune archived runs."),
     "bench": Entry("statlib.cli.bench:bench", "Measure, on servers of their own; nothing of yours is touched."),
     "load": Entry("statlib.cli.load:load", "Load a real or a simulated review."),
+    "show": Entry("statlib.cli.show:show", "Show a project, a stage or a reviewer in numbers."),
     "why": Entry("statlib.cli.why:why", "Show why a project is served from the source, gate by gate."),
     "gate": Entry("statlib.cli.operate:gate", "Open or close the narrow gate of one project."),
     "fleet": Entry("statlib.cli.operate:fleet", "Open or close statistics for the whole fleet."),
