@@ -226,8 +226,8 @@ class Fence(Stored):
     """The last operation of one kind in a project: under way while ``active``, interrupted once its lease ran out.
 
     ``families`` are those that it makes unservable; ``counted``: their guards count it, as they do wherever the project
-    has a control. ``token`` is what hides the source, if the kind does. ``intent`` says what it does, ``progress`` how
-    far it is: JSON values both.
+    has a control. ``token`` is what hides the source, if the kind does. ``intent`` (JSON values) says what it does,
+    ``progress`` how far it is.
     """
 
     id: FenceId = Field(alias="_id")

@@ -27,6 +27,7 @@ from statlib.statistics.state import ProjectState, read_state
 from statlib.statistics.unit import Overtaken, Unit
 
 T = TypeVar("T")
+Requirement = Callable[[ClientSession], None]
 
 
 class ContextChange(Protocol):
@@ -61,9 +62,16 @@ class Edited:
 
 
 def edit(
-    host: Host, catalogue: AnyCatalogue, project: UUID, change: ContextChange, *, action: Action | None = None
+    host: Host,
+    catalogue: AnyCatalogue,
+    project: UUID,
+    change: ContextChange,
+    *,
+    action: Action | None = None,
+    require: Requirement | None = None,
 ) -> Edited:
-    """Apply ``change``; one that changes nothing writes nothing but its audit.
+    """Apply ``change``; one that changes nothing writes nothing but its audit. ``require`` may refuse it, by what the
+    source is in the same transaction.
 
     Refuses ProjectNotFound, GateSkew, Contended, CommitOutcomeUnknown, and what the change itself refuses.
     A project that is not under statistics takes the edit alone. A crash leaves all of it or nothing.
@@ -73,6 +81,8 @@ def edit(
     def body(session: ClientSession) -> Edited:
         state = state_for_writing(host, catalogue, session, project)
         edited = edit_within(host.mongo, catalogue, session, project, state, change)
+        if require is not None:
+            require(session)
         if action is not None:
             now = state.now if state else server_time(host.mongo)
             accept(host.mongo, session, action, before={}, after=edited.as_wire(), now=now, generation=edited.revision)

@@ -47,6 +47,7 @@ from statlib.statistics.documents import (
 from statlib.statistics.edits import (
     ContextChange,
     Edited,
+    Requirement,
     edit_within,
     state_for_writing,
     undisturbed,
@@ -63,7 +64,8 @@ Progress = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be admitted. ``change``: an edit of the project that commits with the admission.
+    """What is to be admitted. ``change``: an edit of the project that commits with the admission; ``require`` may
+    refuse it, in the same transaction. A staged operation has no edit: another one's place may be taken.
 
     ``intent`` (JSON values) is all that whoever takes the operation over will know of it.
     """
@@ -72,6 +74,7 @@ class Asked:
     families: frozenset[str]
     intent: Mapping[str, Any]
     change: ContextChange | None = None
+    require: Requirement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +204,12 @@ def standing(mongo: Mongo, project: UUID) -> tuple[Standing, ...]:
     return tuple(Standing(Fence.from_bson(one["Fence"]), bool(one["Interrupted"])) for one in found)
 
 
+def last_of(mongo: Mongo, project: UUID, kind: FenceKind) -> Fence | None:
+    """The project's last operation of a kind, be it under way or ended."""
+    found = mongo.collection(FENCE).find_one({"_id": FenceId(project_id=project, kind=kind).to_bson()})
+    return Fence.from_bson(found) if found else None
+
+
 def take_over_interrupted(host: Host, catalogue: AnyCatalogue, project: UUID, kind: FenceKind) -> Held:
     """The interrupted operation itself, to be completed. Refuses FenceUnknown, FenceHeld."""
 
@@ -279,6 +288,8 @@ def _begin(  # noqa: PLR0917 - everything that an admission is decided by
         )
     elif state is not None:
         _raise(Unit(mongo, session, state), fence, Invalidation())
+    if asked.require is not None:
+        asked.require(session)
     mongo.collection(FENCE).replace_one({"_id": fence.id.to_bson()}, fence.to_bson(), upsert=True, session=session)
     _prolong(mongo, session, fence)
     return Held(host, catalogue, fence, edited=edited)
@@ -305,6 +316,8 @@ def _take_over(host: Host, catalogue: AnyCatalogue, session: ClientSession, aske
         return _own(host, catalogue, session, found, resumed=True)
     if found.id.kind in TOKEN_FIELDS:
         return _own(host, catalogue, session, found, foreign=True)
+    if asked.require is not None:
+        asked.require(session)
     renewed = found.model_copy(update={"intent": dict(asked.intent), "progress": {}})
     return _own(host, catalogue, session, renewed, abandoned=found.intent)
 

@@ -19,7 +19,7 @@ from statlib.kernel.refusals import Fault, Refusal
 from statlib.statistics.bounds import FENCE_CHUNK_DOCS_MAX
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.documents import FenceKind
-from statlib.statistics.edits import ContextChange, Edited
+from statlib.statistics.edits import ContextChange, Edited, Requirement
 from statlib.statistics.fences import Asked, Held, Progress, admit, chunk, finish, take_over_interrupted, underway
 from statlib.statistics.hosts import Host
 from statlib.statistics.reasons import OperateReason
@@ -57,6 +57,7 @@ def rewrite(
     intent: Mapping[str, Any],
     change: ContextChange | None = None,
     families: frozenset[str] = frozenset(),
+    require: Requirement | None = None,
 ) -> Rewritten:
     """Edit the project and rewrite its documents accordingly; ``families`` are those that the rewrite itself moves.
 
@@ -64,7 +65,7 @@ def rewrite(
     and ``chunk`` do. A crash leaves the token with its intent; repeating the call completes it.
     """
     while True:
-        held = admit(host, catalogue, project, Asked(kind, families, intent, change))
+        held = admit(host, catalogue, project, Asked(kind, families, intent, change, require))
         done = _carry_out(held)
         if not held.foreign:
             return done
