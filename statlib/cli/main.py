@@ -65,6 +65,7 @@ COMMANDS: dict[str, Entry] = {
     "metrics": Entry("statlib.cli.metrics:metrics", "Serve the deployment's metrics for Prometheus."),
     "runbook": Entry("statlib.cli.runbook:runbook", "List, show and run runbooks."),
     "schedule": Entry("statlib.cli.schedule:schedule", "Run jobs and runbooks in their slots, once across hosts."),
+    "worker": Entry("statlib.cli.worker:worker", "Run a background worker."),
     "evidence": Entry("statlib.cli.evidence:evidence", "Verify archived reports from their folders alone."),
     "reports": Entry("statlib.cli.reports:reports", "List, compare, show and prune archived runs."),
     "bench": Entry("statlib.cli.bench:bench", "Measure, on servers of their own; nothing of yours is touched."),

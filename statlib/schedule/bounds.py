@@ -7,7 +7,6 @@ ATTEMPTS_MAX = 2  # runs of one slot under on_interruption = "run_again": the se
 SCHEDULES_MAX = 256  # entries of a schedule file, as many projects as the seeds let a run visit
 DURATION_MAX_S = 14 * 86_400  # twice the soak's seven days
 CLAIMS_MAX = 3  # claims of one slot whose run could not be begun; then it has failed
-HOOK_ANSWER_MAX = 500  # characters of a hook's failure that are kept
 HOOK_BACK_OFF_S = 2.0  # wait before a hook's second attempt; doubles from there
 HOOK_CLAIM_MARGIN_S = 30.0  # a delivery is another host's to repeat this long after its own limits have passed
 DETAIL_MAX = 500  # characters of a failure's detail that are kept

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-import httpx
 from pymongo import ReturnDocument
 
 from statlib.kernel import telemetry
 from statlib.kernel.settings import ScheduleSettings
 from statlib.mongo.connection import Mongo
-from statlib.schedule.bounds import HOOK_ANSWER_MAX, HOOK_BACK_OFF_S, HOOK_CLAIM_MARGIN_S
+from statlib.passes.delivery import Command, Webhook
+from statlib.schedule.bounds import HOOK_BACK_OFF_S, HOOK_CLAIM_MARGIN_S
 from statlib.schedule.definitions import Hook
 from statlib.schedule.documents import RUN, HookState, Run
 
@@ -99,31 +98,12 @@ def _send(debt: Debt, timeout_s: float) -> str:
     """Empty if it was taken, else what went wrong, in one line."""
     text = json.dumps(message_of(debt.run), ensure_ascii=False)
     if debt.hook.command is not None:
-        return _run_command(debt.hook.command, text, timeout_s)
+        return Command(debt.hook.command).send(text, key=debt.run.id, timeout_s=timeout_s)
     variable = debt.hook.url_variable
     url = debt.hook.url if variable is None else os.environ.get(variable)
     if not url:
         return f"the variable {variable} is not set"
-    headers = {"Content-Type": "application/json", "Idempotency-Key": debt.run.id}
-    try:
-        answer = httpx.post(url, content=text.encode(), headers=headers, timeout=timeout_s)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return f"the webhook failed: {type(error).__name__}"
-    return "" if answer.is_success else f"the webhook answered {answer.status_code}"
-
-
-def _run_command(command: Iterable[str], text: str, timeout_s: float) -> str:
-    try:
-        ran = subprocess.run(  # noqa: S603 - the operator's own command, as a list, without a shell
-            list(command), input=text, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return f"the command did not end within {timeout_s:g} s"
-    except OSError as error:
-        return f"the command could not be started: {error.strerror}"
-    if ran.returncode == 0:
-        return ""
-    return " ".join(f"the command ended with {ran.returncode}: {ran.stderr}".split())[:HOOK_ANSWER_MAX]
+    return Webhook(url).send(text, key=debt.run.id, timeout_s=timeout_s)
 
 
 def _back_off_s(attempt: int) -> float:

@@ -27,6 +27,7 @@ from statlib.statistics.bounds import DELTA_LEDGER_ROWS_MAX
 from statlib.statistics.documents import CONTROL, GLOBAL_CONTROL, GLOBAL_ID, GUARD, LEASE, MEMBER, Mode, State
 from statlib.statistics.hosts import Role, live_filter
 from statlib.workers import queries
+from statlib.workers.outbox import owed
 
 READING_LASTS_S = 5.0
 SLOTS_WITHIN = timedelta(days=1)
@@ -51,6 +52,7 @@ class Deployment:
     leases_held: int
     slots: Mapping[SlotState, int]
     oldest_open_slot_age_s: float
+    outbox_owed: int
 
 
 def read_deployment(mongo: Mongo) -> Deployment:
@@ -69,6 +71,7 @@ def read_deployment(mongo: Mongo) -> Deployment:
         leases_held=mongo.collection(LEASE).count_documents(queries.unexpired(mongo.clock.mongo_now())),
         slots={state: sum(int(s["Count"]) for s in slots if s["_id"] == state) for state in SlotState},
         oldest_open_slot_age_s=_oldest_age_s(slots, now),
+        outbox_owed=owed(mongo),
     )
 
 
@@ -143,8 +146,14 @@ GAUGES: tuple[Gauge, ...] = (
     (
         "ledger.headroom",
         "{row}",
-        "rows that the fullest ledger still takes before saves of its project are refused",
+        "rows that the fullest ledger still takes before its project's families go stale with every save",
         lambda found: [Reading(found.ledger_headroom)],
+    ),
+    (
+        "outbox.owed",
+        "{slot}",
+        "changes that no receiver has taken yet, coalesced per family; they stay where no dispatcher runs",
+        lambda found: [Reading(found.outbox_owed)],
     ),
     (
         "hosts.live",
