@@ -29,14 +29,17 @@ from statlib.review.families.project_screening import NAME as PROJECT_SCREENING
 from statlib.review.writer import ScreeningWriter
 from statlib.statistics import hosts, modes, storage
 from statlib.statistics.backfill import backfill
-from statlib.statistics.documents import CONTROL, DELTA, GUARD, RECEIPT, ROW, Mode
+from statlib.statistics.documents import CONTROL, DELTA, GLOBAL_CONTROL, GUARD, RECEIPT, ROW, Mode, TrackingMode
 from statlib.statistics.reader import ALL, Bundle, read_bundle
-from tests.oracles import families_screening
+from tests.oracles import families_annotation, families_screening
 from tests.oracles.project_screening import project_screening
 
 FAMILY = PROJECT_SCREENING
 ALL_FAMILIES = tuple(REVIEW.families)
-ORACLES: Mapping[str, Callable[..., dict[str, dict[str, int]]]] = {**families_screening.ORACLES}
+ORACLES: Mapping[str, Callable[..., dict[str, dict[str, int]]]] = {
+    **families_screening.ORACLES,
+    **families_annotation.ORACLES,
+}
 JOINED = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -105,7 +108,14 @@ class Review:
 
     def truth_of(self, family: str) -> dict[str, dict[str, int]]:
         """The naive count of each scope that the stored project declares now. Zeros are absent."""
-        return ORACLES[family](self.stored_studies(), self.stored_project())
+        return ORACLES[family](self.stored_studies(), self.stored_project(), self.tracked)
+
+    @property
+    def tracked(self) -> bool:
+        """Whether reservations count towards allocation now."""
+        fleet = self.mongo.collection(GLOBAL_CONTROL).find_one({})
+        assert fleet is not None
+        return bool(fleet["ReviewerTrackingMode"] == TrackingMode.TRACKED)
 
     def receipts(self) -> list[dict[str, Any]]:
         return list(self.mongo.collection(RECEIPT).find({"ProjectId": self.project}))

@@ -139,6 +139,15 @@ def included(of: Review) -> list[dict[str, Any]]:
 # --- pages -------------------------------------------------------------------------------------------------------
 
 
+def test_stored_and_calculated_counters_of_every_family_are_the_naive_counts(annotated: Review) -> None:
+    truth = {family: annotated.truth_of(family) for family in ALL_FAMILIES}
+    stored = annotated.read_all()
+    annotated.gate(enabled=False)
+    calculated = annotated.read_all()
+    assert (stored.source, calculated.source) == (Source.MATERIALISED, Source.AUTHORITATIVE)
+    assert stored.values == calculated.values == truth
+
+
 def test_the_project_page_says_how_far_a_review_has_come(annotated: Review) -> None:
     page = pages.project_page(annotated.host, annotated.project)
     assert (page.origin.source, page.origin.reason) == (Source.MATERIALISED, None)

@@ -1,6 +1,7 @@
 """The screening families counted one study at a time over plain dictionaries: naive on purpose, sharing no code.
 
 Each takes stored studies and the stored project, and returns counters per declared scope. Zero counters are absent.
+Whether reservations count (``tracked``) makes no difference here.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ Studies = Iterable[Mapping[str, Any]]
 Scopes = dict[str, dict[str, int]]
 
 
-def whole_project(studies: Studies, project: Mapping[str, Any]) -> Scopes:
+def whole_project(studies: Studies, project: Mapping[str, Any], tracked: bool = True) -> Scopes:
     return {"project": project_screening(studies, project["AgreementThreshold"])}
 
 
-def membership_screening(studies: Studies, project: Mapping[str, Any]) -> Scopes:
+def membership_screening(studies: Studies, project: Mapping[str, Any], tracked: bool = True) -> Scopes:
     threshold = project["AgreementThreshold"]
     counted: Scopes = {}
     studies = list(studies)
@@ -41,7 +42,7 @@ def membership_screening(studies: Studies, project: Mapping[str, Any]) -> Scopes
     return counted
 
 
-def reviewer_screening(studies: Studies, project: Mapping[str, Any]) -> Scopes:
+def reviewer_screening(studies: Studies, project: Mapping[str, Any], tracked: bool = True) -> Scopes:
     threshold = project["AgreementThreshold"]
     counted: Scopes = {}
     studies = list(studies)
@@ -66,7 +67,7 @@ def reviewer_screening(studies: Studies, project: Mapping[str, Any]) -> Scopes:
     return counted
 
 
-def search_population(studies: Studies, project: Mapping[str, Any]) -> Scopes:
+def search_population(studies: Studies, project: Mapping[str, Any], tracked: bool = True) -> Scopes:
     counted: Scopes = {}
     studies = list(studies)
     for search in project["Searches"]:
@@ -78,7 +79,7 @@ def search_population(studies: Studies, project: Mapping[str, Any]) -> Scopes:
     return counted
 
 
-ORACLES: dict[str, Callable[[Studies, Mapping[str, Any]], Scopes]] = {
+ORACLES: dict[str, Callable[..., Scopes]] = {
     "ProjectScreening": whole_project,
     "MembershipScreening": membership_screening,
     "ReviewerScreening": reviewer_screening,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from statlib.review.evidence import ReviewContext, StudyEvidence
+from statlib.review.families.stage_profiles import group_by_marks, stored_array
 from statlib.statistics.catalogue import Document, Effect, Pipeline
 from statlib.statistics.counters import Counters
 
@@ -33,29 +34,16 @@ class Deciders:
 def deciders_by_profile(project: UUID) -> Pipeline:
     """At most (people × 2 + 1) × profiles groups come back, whatever the project's size.
 
-    Studies that the same people decided on alike are counted together before any array is taken apart. An entry of
-    nobody's, put in front of the people's, counts the studies themselves.
+    An entry of nobody's, put in front of the people's, counts the studies themselves.
     """
-    screenings = {"$ifNull": ["$Screenings", []]}
     decision = {"who": "$$s.InvestigatorId", "included": "$$s.Included"}
+    decisions = {"$map": {"input": stored_array("Screenings"), "as": "s", "in": decision}}
+    nobody = {"who": None, "included": False}
+    flat = {"who": "$_id.mark.who", "included": "$_id.mark.included", "n": "$_id.n", "i": "$_id.i"}
     return [
         {"$match": {"ProjectId": project}},
-        {"$group": {"_id": {"$map": {"input": screenings, "as": "s", "in": decision}}, "Studies": {"$sum": 1}}},
-        {
-            "$project": {
-                "Studies": 1,
-                "n": {"$size": "$_id"},
-                "i": {"$size": {"$filter": {"input": "$_id", "as": "d", "cond": "$$d.included"}}},
-                "Decision": {"$concatArrays": [[{"who": None, "included": False}], "$_id"]},
-            }
-        },
-        {"$unwind": "$Decision"},
-        {
-            "$group": {
-                "_id": {"who": "$Decision.who", "included": "$Decision.included", "n": "$n", "i": "$i"},
-                "Studies": {"$sum": "$Studies"},
-            }
-        },
+        *group_by_marks({"$concatArrays": [[nobody], decisions]}),
+        {"$project": {"_id": flat, "Studies": 1}},
     ]
 
 
