@@ -9,11 +9,13 @@ after it is sealed, so that neither a reader nor the site ever meets half a repo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,12 +37,16 @@ _FOLDER = re.compile(r"(?P<start>\d{8}T\d{6}Z)-(?P<id>[0-9a-f]{12})")
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """One run's place. ``started`` is UTC to the second; ``run_id`` is 12 hexadecimal digits."""
+    """One run's place. ``started`` is UTC to the second; ``run_id`` is 12 hexadecimal digits.
+
+    ``made`` are the folders around it that were made for it, innermost first.
+    """
 
     archive: Path
     runbook: str
     started: datetime
     run_id: str
+    made: tuple[Path, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -88,6 +94,13 @@ class RunFolder:
                 f"the run could not be archived as {self.final}", remedy=f"Its files are in {self.working}."
             ) from error
 
+    def withdraw(self) -> None:
+        """Take the working folder of a run that was refused away, and what was made around it unless others use it."""
+        shutil.rmtree(self.working)
+        with contextlib.suppress(OSError):  # the first that holds another run ends it
+            for folder in self.made:
+                folder.rmdir()
+
 
 def archive_folder() -> Path:
     """Where a notebook opened by hand keeps its runs: the folder that STATLIB_ARCHIVE names, else ``reports`` here or,
@@ -100,7 +113,10 @@ def archive_folder() -> Path:
 
 def new_run(archive: Path, runbook: str) -> RunFolder:
     """Make a working folder for a run that starts now. Faults, with the folder, where it cannot be written."""
-    folder = RunFolder(archive.resolve(), runbook, datetime.now(UTC).replace(microsecond=0), secrets.token_hex(6))
+    place = archive.resolve()
+    made = tuple(around for around in (place / runbook, place, *place.parents) if not around.exists())
+    started = datetime.now(UTC).replace(microsecond=0)
+    folder = RunFolder(place, runbook, started, secrets.token_hex(6), made)
     try:
         folder.evidence.mkdir(parents=True)
     except OSError as error:

@@ -48,14 +48,19 @@ def run_headless(
 
     ``timeout_s`` bounds the whole execution. ``resume`` is the id of an unfinished run of this runbook, one whose
     process died: its closed steps are not repeated. Refuses NotebookMalformed, ConfirmationMissing, KeyUnusable,
-    AnchorMissing, RunNotFound, RunDiffers and RunBusy before a kernel is started.
+    AnchorMissing, RunNotFound, RunDiffers and RunBusy before a kernel is started; a refusal leaves no folder.
     """
     check_notebook(runbook)
     require_confirmation(runbook, parameters, settings)
     signing_key(settings)
     folder = find_unfinished_run(archive, runbook.name, resume) if resume else new_run(archive, runbook.name)
     with hold_run(folder), open_journal(folder.journal, settings) as journal:
-        open_record(journal, folder, parameters, settings)
+        try:
+            open_record(journal, folder, parameters, settings)
+        except Refusal:
+            if resume is None:
+                folder.withdraw()
+            raise
         happened = engine.execute(
             runbook.path,
             folder.notebook,

@@ -59,7 +59,11 @@ def take_up(runbook: str, parameters: RunbookParameters, settings: Settings) -> 
             if _parameters_on_record(folder) == plain:
                 return _recorded(folder, hold_run(folder), parameters, settings)
     folder = new_run(archive, runbook)
-    return _recorded(folder, hold_run(folder), parameters, settings)
+    try:
+        return _recorded(folder, hold_run(folder), parameters, settings)
+    except Refusal:
+        folder.withdraw()
+        raise
 
 
 def close_by_hand(run: Run[Any], *, as_it_is: bool) -> Ended:
@@ -170,8 +174,12 @@ def notebook_file() -> Path | None:
 def _recorded(
     folder: RunFolder, hold: Hold, parameters: RunbookParameters, settings: Settings
 ) -> tuple[RunFolder, Hold]:
-    with open_journal(folder.journal, settings) as journal:
-        open_record(journal, folder, parameters, settings)
+    try:
+        with open_journal(folder.journal, settings) as journal:
+            open_record(journal, folder, parameters, settings)
+    except BaseException:
+        hold.release()
+        raise
     return folder, hold
 
 

@@ -66,6 +66,13 @@ def test_closing_by_hand_seals_a_run_that_verifies(by_hand: ByHand) -> None:
     assert list(find_unfinished(by_hand.archive)) == []
 
 
+def test_a_run_that_is_refused_as_it_begins_leaves_no_folder(by_hand: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATLIB__EVIDENCE__ANCHOR", "required")
+    (begun,) = [text for text in by_hand("1") if "AnchorMissing" in text]
+    assert "no deployment is configured" in begun
+    assert not by_hand.archive.exists()
+
+
 def test_without_a_notebook_file_the_bundle_says_that_its_notebook_is_made_from_the_history(
     by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:

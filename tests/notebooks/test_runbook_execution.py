@@ -21,7 +21,7 @@ from statlib.evidence.journal import Journal
 from statlib.evidence.verdicts import Verdict
 from statlib.evidence.verify import verify
 from statlib.kernel.refusals import Refusal
-from statlib.kernel.settings import Settings
+from statlib.kernel.settings import Settings, load_settings
 from statlib.runbook.archive import find_runs, find_unfinished, new_run
 from statlib.runbook.catalogue import Runbook
 from statlib.runbook.execution import run_headless
@@ -129,6 +129,18 @@ def test_bad_parameters_are_refused_before_a_kernel_or_a_folder_exists(
         runs(**given)
     assert refused.value.reason is reason
     assert launches.seen == []
+    assert not runs.archive.exists()
+
+
+def test_a_run_that_cannot_be_anchored_as_required_leaves_no_folder(
+    runs: Runs, launches: Launches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATLIB__EVIDENCE__ANCHOR", "required")
+    runs.settings = load_settings()
+    with pytest.raises(Refusal) as refused:
+        runs()
+    assert refused.value.reason is RunbookReason.AnchorMissing
+    assert launches.kernels == []
     assert not runs.archive.exists()
 
 

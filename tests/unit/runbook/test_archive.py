@@ -51,6 +51,24 @@ def test_runs_come_newest_first_within_their_runbook_and_strangers_are_passed_ov
     assert list(find_runs(tmp_path, runbook="none")) == list(find_runs(tmp_path / "none")) == []
 
 
+@pytest.mark.parametrize("archive_exists", [False, True])
+def test_a_withdrawn_run_leaves_what_was_there_before_and_nothing_else(archive_exists: bool, tmp_path: Path) -> None:
+    archive = tmp_path / "kept" / "reports"
+    if archive_exists:
+        archive.mkdir(parents=True)
+    folder = new_run(archive, "soak_evidence")
+    folder.journal.write_text("{}", encoding="utf-8")
+    folder.withdraw()
+    assert list(tmp_path.rglob("*")) == ([tmp_path / "kept", archive] if archive_exists else [])
+
+
+def test_a_withdrawn_run_leaves_another_that_began_beside_it(tmp_path: Path) -> None:
+    folder = new_run(tmp_path / "reports", "soak_evidence")
+    other = new_run(tmp_path / "reports", "soak_evidence")
+    folder.withdraw()
+    assert list(find_unfinished(tmp_path / "reports")) == [other]
+
+
 def test_a_run_is_never_published_over_another(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, "enable", datetime(2026, 3, 1, tzinfo=UTC), "a" * 12)
     folder.working.mkdir(parents=True)
