@@ -14,7 +14,8 @@ from statlib.mongo.transactions import snapshot
 from statlib.review.catalogue import REVIEW
 from statlib.review.documents import STUDIES, AgreementThreshold, Membership, Project, Search, Study
 from statlib.review.screening import Decision, decide
-from statlib.statistics.authoritative import PinnedReads, calculate
+from statlib.statistics.authoritative import PinnedReads
+from statlib.statistics.counters import without_zeros
 from statlib.statistics.documents import TrackingMode
 from tests.oracles.families_screening import ORACLES
 
@@ -43,10 +44,12 @@ def a_study(of: Project, chance: random.Random) -> dict[str, Any]:
 
 
 def counted(mongo: Mongo, of: Project, family: str) -> dict[str, dict[str, int]]:
+    """By the family's own aggregation, without zeros."""
+    context, counts = REVIEW.domain.context(of.to_bson(), TrackingMode.TRACKED), REVIEW.family(family)
     with snapshot(mongo) as session:
-        context = REVIEW.domain.context(of.to_bson(), TrackingMode.TRACKED)
-        values = calculate(PinnedReads(mongo, session), REVIEW, family, of.id, context)
-    return {scope: dict(counters) for scope, counters in values.items()}
+        groups = PinnedReads(mongo, session).aggregate(STUDIES, counts.aggregation(of.id, context))
+    values = counts.collect(groups, context)
+    return {scope: without_zeros(values.get(scope, {})) for scope in counts.declared_scopes(context)}
 
 
 def store(mongo: Mongo, studies: list[dict[str, Any]]) -> None:
