@@ -46,7 +46,7 @@ _CODEC = bson.codec_options.CodecOptions[dict[str, Any]](
 )
 
 
-_LOOK_AT_THE_CAUSE = "Nothing was saved. Look at the cause; the same envelope may be delivered again."
+LOOK_AT_THE_CAUSE = "Nothing was saved. Look at the cause; the same may be delivered again."
 
 
 def save(host: Host, catalogue: AnyCatalogue, envelope: Envelope, change: SourceChange) -> Saved:
@@ -171,8 +171,8 @@ class _Delivery:
                 return_document=ReturnDocument.AFTER,
             )
         except PyMongoError as error:
-            if not _may_have_applied(error):
-                raise Fault("the save was not accepted by the server", remedy=_LOOK_AT_THE_CAUSE) from error
+            if not may_have_applied(error):
+                raise Fault("the save was not accepted by the server", remedy=LOOK_AT_THE_CAUSE) from error
             self.unanswered = _Unanswered(Arm.SOURCE_ONLY, loaded.version, _image(loaded, fields))
             return Cause.UNKNOWN
         return Committed(loaded.version + 1) if written else Cause.SOURCE
@@ -200,7 +200,7 @@ class _Delivery:
         except PyMongoError as error:
             if isinstance(error, ConnectionFailure | ExecutionTimeout):
                 return progress.cause  # before the commit was sent: the transaction is not committed
-            raise Fault("the save was not accepted by the server", remedy=_LOOK_AT_THE_CAUSE) from error
+            raise Fault("the save was not accepted by the server", remedy=LOOK_AT_THE_CAUSE) from error
 
     def _load_again(self) -> Loaded:
         try:
@@ -254,7 +254,8 @@ class _Delivery:
         }
 
 
-def _may_have_applied(error: PyMongoError) -> bool:
+def may_have_applied(error: PyMongoError) -> bool:
+    """Whether a single write that ended so may have been, or may yet be, applied."""
     return error.timeout or isinstance(error, ConnectionFailure | WriteConcernError | ExecutionTimeout)
 
 

@@ -4,6 +4,7 @@ Section numbers are those of the fold specification ("fold") and of the fleet op
 """
 
 SAVE_ATTEMPTS_MAX = 3  # fold 2, unknown results: a save's budget of charged attempts
+CLAIM_ATTEMPTS_MAX = 20  # definite aborts of a claim: nothing but its filter may say no to it
 SUBMISSION_ROUNDS_MAX = 3  # definitions, arms: rounds of open and save
 PRE_WRITE_DEADLINE_S = 30.0  # fold 2, pre-write deadline; the write gets what is left of it
 DELTA_LEDGER_ROWS_MAX = 100_000  # fold 6, ledger capacity
