@@ -23,8 +23,10 @@ from statlib.admin.principals import Capability
 from statlib.admin.routes import PREFIX
 from statlib.admin.serving import in_background
 from statlib.admin.tokens import Tokens
+from statlib.backfills.service import Backfills
 from statlib.kernel.settings import JwtSettings, Settings
 from statlib.passes.audit import AUDIT
+from statlib.postgres.transactions import transact
 from tests.domain import LIBRARY, Library, library
 
 ISSUER = "https://issuer.example"
@@ -64,6 +66,15 @@ class Boundary:
     url: str
     tokens: Tokens
     issuer: Issuer
+    backfills: Backfills | None = None
+
+    def on_record(self) -> int:
+        """How many audit records there are, in every database."""
+        kept = int(self.library.mongo.collection(AUDIT).estimated_document_count())
+        if self.backfills is None:
+            return kept
+        counting = "SELECT count(*) AS kept FROM statlib_backfill_audit"
+        return kept + int(transact(self.backfills.postgres, lambda session: session.required(counting))["kept"])
 
     def http(self, token: str | None = None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
@@ -84,15 +95,15 @@ class Boundary:
 
 
 @contextmanager
-def boundary_of(base: Settings, **options: Any) -> Iterator[Boundary]:
-    """A library, not yet backfilled, behind a boundary of its own."""
+def boundary_of(base: Settings, *, backfills: Backfills | None = None, **options: Any) -> Iterator[Boundary]:
+    """A library, not yet backfilled, behind a boundary of its own; data backfills too, if there are any."""
     base.data_dir.mkdir(parents=True, exist_ok=True)
     issuer = Issuer(base.data_dir)
     settings = base.model_copy(update={"admin": base.admin.model_copy(update={"jwt": issuer.settings})})
     with library(settings, **options) as opened:
-        app = create_app(opened.host, LIBRARY, authentication_of(opened.mongo.settings))
+        app = create_app(opened.host, LIBRARY, authentication_of(opened.mongo.settings), backfills)
         with in_background(app) as url:
-            yield Boundary(opened, app, url, Tokens(token_file(opened.mongo.settings)), issuer)
+            yield Boundary(opened, app, url, Tokens(token_file(opened.mongo.settings)), issuer, backfills)
 
 
 def new_request_id() -> dict[str, str]:

@@ -12,6 +12,8 @@ from contextvars import Context
 from typing import Any
 
 import pymongo
+from psycopg import Error as PostgresError
+from psycopg.errors import UniqueViolation
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
 from statlib.admin.operations import Operations
@@ -20,18 +22,26 @@ from statlib.kernel.refusals import Refusal
 from statlib.mongo.connection import Mongo
 from statlib.mongo.reasons import MongoReason
 from statlib.mongo.transactions import transact
-from statlib.passes.audit import Action, accept, begin, note_replay, recall, server_time
+from statlib.passes.actions import Action, Records
+from statlib.passes.audit import MongoRecords, accept, begin, server_time
+from statlib.postgres.reasons import PostgresReason
 
 Wire = Mapping[str, Any]
 
+_UNKNOWN = frozenset({MongoReason.CommitOutcomeUnknown, PostgresReason.PostgresCommitUnknown})
 SETTLE_S = 12.0  # a driver may take ten seconds to find a server again that it lost sight of
 
 
 def in_one_transaction(mongo: Mongo, action: Action, operation: Callable[[], Wire]) -> Wire:
     """For an operation that records ``action`` in its own transaction and returns what it recorded."""
-    if (earlier := _replayed(mongo, action)) is not None:
+    return once(MongoRecords(mongo), action, operation)
+
+
+def once(records: Records, action: Action, operation: Callable[[], Wire]) -> Wire:
+    """The same, for a system that keeps its records anywhere."""
+    if (earlier := _replayed(records, action)) is not None:
         return earlier
-    return _first_or_twin(mongo, action, operation)
+    return _first_or_twin(records, action, operation)
 
 
 def in_several_transactions(
@@ -46,15 +56,16 @@ def in_several_transactions(
     The operation must be safe to repeat: a process that dies in between leaves the intent, and a repeat does it again.
     It stops between two steps when ``connection`` says so.
     """
-    if (earlier := _replayed(mongo, action)) is not None:
+    records = MongoRecords(mongo)
+    if (earlier := _replayed(records, action)) is not None:
         return earlier
     with operations.claimed(action, connection):
-        if (earlier := _replayed(mongo, action)) is not None:  # a twin ended while this one waited for it
+        if (earlier := _replayed(records, action)) is not None:  # a twin ended while this one waited for it
             return earlier
         begin(mongo, action, now=server_time(mongo))
         with cancellable_by(connection):
             outcome = operation()
-        return _first_or_twin(mongo, action, lambda: _keep(mongo, action, outcome))
+        return _first_or_twin(records, action, lambda: _keep(mongo, action, outcome))
 
 
 def _keep(mongo: Mongo, action: Action, outcome: Wire) -> Wire:
@@ -63,34 +74,34 @@ def _keep(mongo: Mongo, action: Action, outcome: Wire) -> Wire:
     return outcome
 
 
-def _first_or_twin(mongo: Mongo, action: Action, operation: Callable[[], Wire]) -> Wire:
+def _first_or_twin(records: Records, action: Action, operation: Callable[[], Wire]) -> Wire:
     try:
         return operation()
-    except DuplicateKeyError as error:  # the same request at the same time
-        if (earlier := _replayed(mongo, action)) is not None:
+    except (DuplicateKeyError, UniqueViolation) as error:  # the same request at the same time
+        if (earlier := _replayed(records, action)) is not None:
             return earlier
         raise Refusal(MongoReason.Contended, "another came first") from error
     except Refusal as refusal:
-        if refusal.reason is MongoReason.CommitOutcomeUnknown and (settled := _settled(mongo, action)) is not None:
+        if refusal.reason in _UNKNOWN and (settled := _settled(records, action)) is not None:
             return settled  # it is stored, so it was committed
         raise
 
 
-def _settled(mongo: Mongo, action: Action) -> Wire | None:
+def _settled(records: Records, action: Action) -> Wire | None:
     """What became of an unknown commit, if that can be seen now. The commit may have used the request's own deadline
     up, so this looks outside of it, for a moment of its own."""
 
     def look() -> Wire | None:
         with pymongo.timeout(SETTLE_S):
-            return recall(mongo, action)
+            return records.recall(action)
 
     try:
         return Context().run(look)
-    except PyMongoError:
+    except (PyMongoError, PostgresError):
         return None
 
 
-def _replayed(mongo: Mongo, action: Action) -> Wire | None:
-    if (earlier := recall(mongo, action)) is not None:
-        note_replay(mongo, action, earlier, now=server_time(mongo))
+def _replayed(records: Records, action: Action) -> Wire | None:
+    if (earlier := records.recall(action)) is not None:
+        records.note_replay(action, earlier)
     return earlier

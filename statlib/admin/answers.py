@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
 
+import psycopg
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -27,11 +29,13 @@ from starlette.exceptions import HTTPException
 
 from statlib.admin.principals import Principal
 from statlib.admin.reasons import AdminReason
-from statlib.admin.rules import Rule
+from statlib.admin.rules import Rule, System
 from statlib.kernel.refusals import Reason, Refusal
 from statlib.mongo.connection import Mongo
 from statlib.mongo.reasons import MongoReason
-from statlib.passes.audit import Action, count_unauthenticated, note_failure, reject, server_time
+from statlib.passes.actions import Action, Records
+from statlib.passes.audit import count_unauthenticated, server_time
+from statlib.postgres.reasons import PostgresReason
 
 _log = logging.getLogger("statlib.admin")
 
@@ -88,6 +92,10 @@ def refusal_of(error: BaseException) -> Refusal | None:
             return Refusal(AdminReason.RequestInvalid, _told(error))
         case HTTPException():
             return Refusal(_OF_STATUS.get(error.status_code, AdminReason.RequestInvalid))
+        case psycopg.errors.QueryCanceled() | psycopg.errors.LockNotAvailable():
+            return Refusal(PostgresReason.PostgresBusy)
+        case psycopg.OperationalError():
+            return Refusal(PostgresReason.PostgresUnreachable, "the connection was lost")
         case _ if _unavailable(error):
             return _database_away()
         case _:
@@ -114,25 +122,44 @@ def _fault(request: Request, attempt: Attempt | None, error: Exception) -> Respo
     correlation = uuid4().hex
     _log.error("fault %s in %s %s", correlation, request.method, request.url.path, exc_info=error)
     if attempt is not None and attempt.principal is not None and attempt.rule.mutating:
-        mongo = _mongo(request)
         action = attempt.action or _unchecked(request, attempt.rule, attempt.principal)
-        try:
-            note_failure(mongo, action, correlation, now=server_time(mongo))
-        except PyMongoError:
-            _log.exception("the audit record of fault %s could not be written", correlation)
+        if not _kept_somewhere(request, attempt.rule, lambda records: records.note_failure(action, correlation)):
+            _log.error("the audit record of fault %s could not be written", correlation)
     return JSONResponse({"fault": "unexpected", "correlation": correlation}, status_code=500)
 
 
 def _record_refusal(request: Request, attempt: Attempt, refusal: Refusal) -> None:
-    mongo, who = _mongo(request), attempt.principal
+    who = attempt.principal
+    if who is None:
+        kept = _counted(_mongo(request), refusal.reason)
+    elif attempt.rule.mutating or refusal.reason is AdminReason.Forbidden:
+        action = attempt.action or _unchecked(request, attempt.rule, who)
+        kept = _kept_somewhere(request, attempt.rule, lambda records: records.reject(action, refusal))
+    else:
+        return
+    if not kept:
+        _log.error("the audit record of a refusal (%s) could not be written", refusal.reason.name)
+
+
+def _counted(mongo: Mongo, reason: Reason) -> bool:
     try:
-        if who is None:
-            count_unauthenticated(mongo, refusal.reason, now=server_time(mongo))
-        elif attempt.rule.mutating or refusal.reason is AdminReason.Forbidden:
-            action = attempt.action or _unchecked(request, attempt.rule, who)
-            reject(mongo, action, refusal, now=server_time(mongo))
+        count_unauthenticated(mongo, reason, now=server_time(mongo))
     except PyMongoError:
-        _log.exception("the audit record of a refusal (%s) could not be written", refusal.reason.name)
+        return False
+    return True
+
+
+def _kept_somewhere(request: Request, rule: Rule, keep: Callable[[Records], None]) -> bool:
+    """Write an attempt that changed nothing into its system's records; into those of the boundary if that database is
+    away or not configured. Whether either took it."""
+    records: Callable[[System], Records] = request.app.state.records
+    for system in dict.fromkeys((rule.system, System.STATISTICS)):
+        try:
+            keep(records(system))
+        except (PyMongoError, psycopg.Error, Refusal):
+            continue
+        return True
+    return False
 
 
 def _unchecked(request: Request, rule: Rule, who: Principal) -> Action:

@@ -13,9 +13,12 @@ from statlib.admin import wire
 from statlib.admin.answers import REQUEST_HEADER, RUN_HEADER, Attempt
 from statlib.admin.operations import Operations
 from statlib.admin.principals import Principal
+from statlib.backfills.service import Backfills
 from statlib.kernel.cancellation import Cancellation
+from statlib.kernel.refusals import Refusal
 from statlib.mongo.connection import Mongo
-from statlib.passes.audit import Action
+from statlib.passes.actions import Action
+from statlib.postgres.reasons import PostgresReason
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.hosts import Host
 
@@ -70,6 +73,17 @@ def _asked(request: Request, run: RunId = "") -> Asked:
 
 
 TheRequest = Annotated[Asked, Depends(_asked)]
+
+
+def _backfills(request: Request) -> Backfills:
+    found: Backfills | None = request.app.state.backfills
+    if found is None:
+        raise Refusal(PostgresReason.PostgresNotConfigured)
+    found.prepare()
+    return found
+
+
+TheBackfills = Annotated[Backfills, Depends(_backfills)]
 
 
 def plain(answer: wire.Wire) -> Mapping[str, Any]:

@@ -11,16 +11,21 @@ from uuid import UUID, uuid4
 import httpx
 from pydantic import TypeAdapter
 
-from statlib.admin import wire, wire_records
+from statlib.admin import backfill_wire, wire, wire_records
 from statlib.admin.reasons import AdminReason
 from statlib.admin.run_wire import AnchorRequest, RunAnchor
+from statlib.backfills.lifecycle import Operator
+from statlib.backfills.reasons import BackfillReason
 from statlib.evidence.anchors import AnchorPhase
 from statlib.kernel.refusals import Fault, Refusal, StatlibError, find_reason
 from statlib.passes.audit import Outcome
 from statlib.passes.retention import Records
+from statlib.postgres.reasons import PostgresReason
 
 T = TypeVar("T")
 PREFIX = "/api/admin/project-statistics"
+BACKFILLS = "/api/admin/backfills"
+SYSTEMS = (BackfillReason, PostgresReason)  # imported, so that a refusal of theirs is met as what it is
 TIMEOUT_S = 60.0  # longer than the boundary's own deadline, so that its typed answer is met
 _LONG = httpx.Timeout(TIMEOUT_S, read=None)  # a long operation answers when it has ended; the server hears us leave
 
@@ -155,6 +160,42 @@ class AdminClient:
     def server_time(self) -> datetime:
         return self._get("/time", datetime)
 
+    def backfills(self) -> list[backfill_wire.Backfill]:
+        """Every data backfill as PostgreSQL has it now."""
+        return self._get(BACKFILLS, list[backfill_wire.Backfill])
+
+    def data_backfill(self, stable_id: str) -> backfill_wire.Backfill:
+        """One data backfill. Refuses BackfillUnknown."""
+        return self._get(f"{BACKFILLS}/{stable_id}", backfill_wire.Backfill)
+
+    def move_backfill(
+        self, operator: Operator, stable_id: str, *, generation: int | None = None, request_id: str | None = None
+    ) -> backfill_wire.Moved:
+        """Start, pause, resume or retry; ``generation``: only if that is still the current one."""
+        asked = backfill_wire.ControlRequest(generation=generation)
+        path = f"{BACKFILLS}/{stable_id}/{operator.value}"
+        return self._send("POST", path, asked, backfill_wire.Moved, request_id)
+
+    def validate_backfill(self, stable_id: str, *, request_id: str | None = None) -> backfill_wire.Validation:
+        """Run the definition's proof now. Exactly one typed outcome; what is lost is asked for again, never guessed."""
+        path = f"{BACKFILLS}/{stable_id}/{Operator.VALIDATE.value}"
+        asked = backfill_wire.ValidateRequest()
+        return self._send("POST", path, asked, backfill_wire.Validation, request_id, patient=True)
+
+    def preview_backfill(self, stable_id: str) -> backfill_wire.Preview:
+        """What a start would meet: an estimate, the key's index, locks, and a sample of what would change."""
+        return self._get(f"{BACKFILLS}/{stable_id}/preview", backfill_wire.Preview)
+
+    def backfill_audit(self, stable_id: str) -> Iterator[backfill_wire.Control]:
+        """Control attempts on one data backfill, newest first, page by page."""
+        query: dict[str, object] = {}
+        while True:
+            page = self._get(f"{BACKFILLS}/{stable_id}/audit", backfill_wire.ControlPage, **query)
+            yield from page.entries
+            if page.next is None:
+                return
+            query["before"] = page.next
+
     def _get(self, path: str, type_: type[T], **query: Any) -> T:
         return self._answer(self._request("GET", path, params=query), type_)
 
@@ -167,6 +208,7 @@ class AdminClient:
         request_id: str | None,
         *,
         long: bool = False,
+        patient: bool = False,
     ) -> T:
         own_id = request_id or str(uuid4())
         arguments: dict[str, Any] = {
@@ -175,6 +217,8 @@ class AdminClient:
         }
         if long:
             return self._answer(self._cancellable(own_id, method, path, **arguments), type_)
+        if patient:
+            arguments["timeout"] = _LONG
         return self._answer(self._request(method, path, **arguments), type_)
 
     def _cancellable(self, request_id: str, method: str, path: str, **arguments: Any) -> httpx.Response:
@@ -192,7 +236,7 @@ class AdminClient:
 
     def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:
-            return self._http.request(method, PREFIX + path, **arguments)
+            return self._http.request(method, path if path.startswith(BACKFILLS) else PREFIX + path, **arguments)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
             raise Refusal(AdminReason.BoundaryUnreachable, str(self._http.base_url)) from error
         except httpx.HTTPError as error:

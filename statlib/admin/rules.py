@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from fastapi import FastAPI
@@ -14,7 +15,8 @@ from statlib.admin.reasons import AdminReason
 from statlib.kernel.cancellation import CancelReason
 from statlib.kernel.refusals import Reason, Refusal
 from statlib.mongo.reasons import MongoReason
-from statlib.passes.audit import RequestReason
+from statlib.passes.actions import RequestReason
+from statlib.postgres.reasons import PostgresReason
 from statlib.statistics.reasons import SaveReason
 
 DEADLINE_S = 30.0  # of a route whose work is bounded; what waits longer for the database is refused typed
@@ -29,7 +31,23 @@ _EVERY = (
     SaveReason.HostNotRegistered,
 )
 _MUTATING = (RequestReason.RequestConflict, MongoReason.Contended, MongoReason.CommitOutcomeUnknown)
+_POSTGRES = (
+    PostgresReason.PostgresNotConfigured,
+    PostgresReason.PostgresUnreachable,
+    PostgresReason.PostgresContended,
+    PostgresReason.PostgresCommitUnknown,
+    PostgresReason.PostgresBusy,
+    PostgresReason.SchemaIncompatible,
+    PostgresReason.MigrationEdited,
+)
 _LONG = (CancelReason.Cancelled, AdminReason.RequestInProgress, MongoReason.LeaseHeld, MongoReason.LeaseLost)
+
+
+class System(StrEnum):
+    """Whose database keeps the audit and the requests of a route."""
+
+    STATISTICS = "statistics"
+    BACKFILLS = "backfills"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +65,7 @@ class Rule:
     answers: Any
     refuses: tuple[Reason, ...]
     long: bool
+    system: System
 
     @property
     def mutating(self) -> bool:
@@ -62,7 +81,9 @@ class Rule:
 
     @property
     def all_refusals(self) -> tuple[Reason, ...]:
-        kinds = (*_EVERY, *(_MUTATING if self.mutating else ()), *(_LONG if self.long else ()), *self.refuses)
+        claimed = _LONG if self.long and self.system is System.STATISTICS else ()
+        postgres = _POSTGRES if self.system is System.BACKFILLS else ()
+        kinds = (*_EVERY, *(_MUTATING if self.mutating else ()), *claimed, *postgres, *self.refuses)
         return tuple(dict.fromkeys(kinds))
 
     def require(self, who: Principal) -> None:
@@ -77,7 +98,8 @@ Endpoint = Callable[..., Any]
 class Rules:
     """The routes of one subject, in the order of their declaration."""
 
-    def __init__(self) -> None:
+    def __init__(self, system: System = System.STATISTICS) -> None:
+        self._system = system
         self.all: list[tuple[Rule, Endpoint]] = []
 
     def route(
@@ -98,7 +120,9 @@ class Rules:
 
         def declare(endpoint: Endpoint) -> Endpoint:
             operation = _camel(endpoint.__name__)
-            rule = Rule(method, path, operation, action or operation, capabilities, answers, tuple(refuses), long)
+            rule = Rule(
+                method, path, operation, action or operation, capabilities, answers, tuple(refuses), long, self._system
+            )
             self.all.append((rule, endpoint))
             _rules[endpoint] = rule
             return endpoint

@@ -17,7 +17,7 @@ class AnchorRequest(Request):
     runbook: str = Field(min_length=1, max_length=120)
     phase: AnchorPhase
     head: Sha256
-    entries: int = Field(ge=1)
+    entries: int = Field(ge=1, lt=2**63)
 
 
 class RunAnchor(Wire):

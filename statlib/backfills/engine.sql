@@ -216,3 +216,21 @@ SELECT audit_id, principal, authority, action, stable_id, request_id, run_id, ou
 FROM statlib_backfill_audit
 WHERE stable_id = %(stable_id)s AND (%(before_id)s::bigint IS NULL OR audit_id < %(before_id)s)
 ORDER BY audit_id DESC LIMIT %(limit)s
+
+-- name: preview_source
+-- The planner's estimate; unknown, and not nought, for a table that was never analysed.
+SELECT CASE WHEN c.reltuples < 0 THEN NULL ELSE c.reltuples::bigint END AS rows,
+  CASE WHEN c.oid IS NULL THEN NULL ELSE pg_total_relation_size(c.oid) END AS bytes
+FROM (SELECT to_regclass(%(source)s) AS oid) named LEFT JOIN pg_class c ON c.oid = named.oid
+
+-- name: preview_index
+-- An index whose leading columns are the key's, in the key's order: without one each batch would scan the table.
+SELECT i.indexrelid::regclass::text AS name
+FROM pg_index i
+WHERE i.indrelid = to_regclass(%(source)s) AND i.indisvalid AND (
+  SELECT array_agg(a.attname::text ORDER BY k.place)
+  FROM unnest(i.indkey::smallint[]) WITH ORDINALITY k(attnum, place)
+  JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+  WHERE k.place <= cardinality(%(names)s::text[])
+) = %(names)s::text[]
+ORDER BY i.indisunique DESC, 1 LIMIT 1

@@ -24,6 +24,8 @@ class RequestReason(Reason):
 class Outcome(StrEnum):
     INTENDED = "Intended"  # work of several transactions was begun; its outcome follows, or it died
     ACCEPTED = "Accepted"
+    COMPLETED = "Completed"  # it ran to its end, whatever it found
+    COALESCED = "Coalesced"  # the same was being done already; nothing was done twice
     REPLAYED = "Replayed"  # accepted before; its first outcome was returned and nothing was done
     REJECTED = "Rejected"
     UNRESOLVED = "Unresolved"  # it cannot be known whether it was carried out

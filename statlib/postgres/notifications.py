@@ -34,6 +34,11 @@ class Listener:
             self.close()
             return False
 
+    @property
+    def healthy(self) -> bool:
+        """Whether the connection stands: then waiting took its time."""
+        return self._connection is not None and not self._connection.closed
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()

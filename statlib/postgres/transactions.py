@@ -115,6 +115,11 @@ def _once(
             idle_ms=_milliseconds(limits.idle_s),
         )
         value = body(session)
+    except psycopg.OperationalError as error:
+        _roll_back(connection)
+        if connection.closed and not isinstance(error, errors.IdleInTransactionSessionTimeout):
+            raise Refusal(PostgresReason.PostgresUnreachable, "the connection was lost") from error
+        raise
     except BaseException:
         _roll_back(connection)
         raise

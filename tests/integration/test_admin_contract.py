@@ -20,12 +20,16 @@ from schemathesis.specs.openapi.checks import (
 from statlib.admin.app import RULES
 from statlib.admin.principals import Capability
 from statlib.admin.rules import Rule, canonical_openapi
+from statlib.backfills.registry import Registry
+from statlib.backfills.service import opened as opened_backfills
 from statlib.kernel.identifiers import new_token
 from statlib.local.replica_set import ReplicaSet
 from statlib.passes.audit import AUDIT
 from statlib.statistics.documents import MEMBER
+from tests.backfilling import FOLD_NOTES, fill_notes
 from tests.boundaries import Boundary, boundary_of
 from tests.conftest import settings_on
+from tests.postgres import Databases
 
 EXAMPLES = 20  # of each route, positive and negative; derandomised, so the same in every run
 EVERY_RULE = [rule for rules in RULES for rule, _ in rules.all]
@@ -36,11 +40,19 @@ every_rule = pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: rule.o
 
 
 @pytest.fixture(scope="module")
-def boundary(mongo_server: ReplicaSet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boundary]:
+def boundary(
+    mongo_server: ReplicaSet, postgres_databases: Databases, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Boundary]:
     folder = tmp_path_factory.mktemp("contract")
-    with boundary_of(settings_on(mongo_server, folder)) as opened:
+    database = postgres_databases.new(folder)
+    fill_notes(database)
+    with (
+        opened_backfills(database.settings, Registry((FOLD_NOTES,)), app_name="statlib-tests") as backfills,
+        boundary_of(settings_on(mongo_server, folder), backfills=backfills) as opened,
+    ):
         yield opened
         opened.library.mongo.client.drop_database(opened.library.mongo.database)
+    postgres_databases.drop(database.name)
 
 
 def cases(boundary: Boundary, rule: Rule) -> Any:
@@ -70,10 +82,10 @@ def test_an_authorised_request_of_any_form_gets_an_answer_that_is_described(boun
     @derandomised
     @given(case=cases(boundary, rule))
     def check(case: Any) -> None:
-        before = boundary.library.mongo.collection(AUDIT).estimated_document_count()
+        before = boundary.on_record()
         response = case.call(base_url=boundary.url, headers={"Authorization": f"Bearer {token}"})
         case.validate_response(response, checks=CHECKS)
-        after = boundary.library.mongo.collection(AUDIT).estimated_document_count()
+        after = boundary.on_record()
         if rule.mutating:
             assert after > before, f"{response.status_code} left no record"
         if response.status_code >= 400:
