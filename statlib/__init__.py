@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from statlib.application import boundary, host, load, read_bundle, up
     from statlib.kernel.refusals import Fault, Refusal
     from statlib.mongo.command_counter import counting
+    from statlib.review.annotation_writer import AnnotationWriter, SessionAct
+    from statlib.review.claims import ClaimWriter
     from statlib.review.loading.simulated import SimulatedReview
+    from statlib.review.reservation_writer import ReleaseCause, ReservationWriter
     from statlib.review.screening import Decision
-    from statlib.review.writer import ScreeningWriter
+    from statlib.review.screening_writer import ScreeningWriter
     from statlib.statistics.hosts import Host, Role
     from statlib.statistics.outcomes import Saved
     from statlib.statistics.reader import ALL, Bundle
@@ -22,14 +25,19 @@ if TYPE_CHECKING:
 __version__ = version("statlib")
 __all__ = [
     "ALL",
+    "AnnotationWriter",
     "Bundle",
+    "ClaimWriter",
     "Decision",
     "Fault",
     "Host",
     "Refusal",
+    "ReleaseCause",
+    "ReservationWriter",
     "Role",
     "Saved",
     "ScreeningWriter",
+    "SessionAct",
     "SimulatedReview",
     "__version__",
     "boundary",
@@ -42,14 +50,19 @@ __all__ = [
 
 _DEFINED_IN = {
     "ALL": "statlib.statistics.reader",
+    "AnnotationWriter": "statlib.review.annotation_writer",
     "Bundle": "statlib.statistics.reader",
+    "ClaimWriter": "statlib.review.claims",
     "Decision": "statlib.review.screening",
     "Fault": "statlib.kernel.refusals",
     "Host": "statlib.statistics.hosts",
     "Refusal": "statlib.kernel.refusals",
+    "ReleaseCause": "statlib.review.reservation_writer",
+    "ReservationWriter": "statlib.review.reservation_writer",
     "Role": "statlib.statistics.hosts",
     "Saved": "statlib.statistics.outcomes",
-    "ScreeningWriter": "statlib.review.writer",
+    "ScreeningWriter": "statlib.review.screening_writer",
+    "SessionAct": "statlib.review.annotation_writer",
     "SimulatedReview": "statlib.review.loading.simulated",
     "boundary": "statlib.application",
     "counting": "statlib.mongo.command_counter",

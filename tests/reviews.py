@@ -26,7 +26,7 @@ from statlib.review.documents import (
     Study,
 )
 from statlib.review.families.project_screening import NAME as PROJECT_SCREENING
-from statlib.review.writer import ScreeningWriter
+from statlib.review.screening_writer import ScreeningWriter
 from statlib.statistics import hosts, modes, storage
 from statlib.statistics.backfill import backfill
 from statlib.statistics.documents import CONTROL, DELTA, GLOBAL_CONTROL, GUARD, RECEIPT, ROW, Mode, TrackingMode

@@ -32,7 +32,7 @@ from statlib.mongo.probe import probe
 from statlib.review.catalogue import REVIEW
 from statlib.review.documents import PROJECTS, STUDIES, Project, Study
 from statlib.review.screening import Decision
-from statlib.review.writer import ScreeningWriter
+from statlib.review.screening_writer import ScreeningWriter
 from statlib.statistics import storage
 from statlib.statistics.backfill import backfill
 from statlib.statistics.documents import Mode

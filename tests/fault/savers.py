@@ -25,7 +25,7 @@ from statlib.kernel.refusals import StatlibError
 from statlib.kernel.settings import ClockSettings, MongoSettings, Settings, StatisticsSettings
 from statlib.review.catalogue import REVIEW
 from statlib.review.screening import Decision
-from statlib.review.writer import ScreeningChange, ScreeningWriter
+from statlib.review.screening_writer import ScreeningChange, ScreeningWriter
 from statlib.statistics import attempts, queries
 from statlib.statistics.catalogue import Document
 from statlib.statistics.envelopes import Envelope

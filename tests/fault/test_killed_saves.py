@@ -12,7 +12,7 @@ from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings
 from statlib.mongo.command_counter import counting
 from statlib.review.screening import Decision
-from statlib.review.writer import ScreeningWriter
+from statlib.review.screening_writer import ScreeningWriter
 from statlib.statistics.arms import Arm
 from statlib.statistics.envelopes import Envelope
 from statlib.statistics.reader import Source

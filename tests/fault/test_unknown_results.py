@@ -20,7 +20,7 @@ from statlib.kernel.settings import Settings
 from statlib.local.replica_set import ReplicaSet, direct_client
 from statlib.mongo.connection import Mongo
 from statlib.review.screening import Decision
-from statlib.review.writer import ScreeningWriter
+from statlib.review.screening_writer import ScreeningWriter
 from statlib.statistics import attempts
 from statlib.statistics.arms import Arm
 from statlib.statistics.envelopes import Envelope

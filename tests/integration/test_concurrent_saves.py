@@ -15,7 +15,7 @@ import pytest
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings
 from statlib.review.screening import Decision
-from statlib.review.writer import ScreeningWriter
+from statlib.review.screening_writer import ScreeningWriter
 from statlib.statistics.arms import Arm
 from statlib.statistics.counters import from_stored, plus, without_zeros
 from statlib.statistics.outcomes import Cause, Saved

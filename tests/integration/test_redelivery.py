@@ -22,8 +22,9 @@ import pytest
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings
 from statlib.review.documents import STUDIES, Study
+from statlib.review.namespaces import SCREENING_NAMESPACE
 from statlib.review.screening import Decision
-from statlib.review.writer import SCREENING_NAMESPACE, ScreeningWriter
+from statlib.review.screening_writer import ScreeningWriter
 from statlib.statistics.documents import CONTROL, GUARD, RECEIPT, RECEIPT_RETIREMENT, ROW
 from statlib.statistics.envelopes import Envelope
 from statlib.statistics.hosts import Host

@@ -15,7 +15,7 @@ from statlib.review.loading.detection import detect
 from statlib.review.loading.registration import register
 from statlib.review.loading.review import LoadedReview, replayed
 from statlib.review.loading.store import store
-from statlib.review.writer import ScreeningWriter
+from statlib.review.screening_writer import ScreeningWriter
 from statlib.runbook.soak.savers import Savers
 from statlib.runbook.soak.schedule import Schedule
 from statlib.statistics import storage

@@ -13,8 +13,9 @@ from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings
 from statlib.mongo.command_counter import counting
 from statlib.review.documents import PROJECTS, STUDIES
+from statlib.review.namespaces import SCREENING_NAMESPACE
 from statlib.review.screening import Decision
-from statlib.review.writer import SCREENING_NAMESPACE, ScreeningWriter
+from statlib.review.screening_writer import ScreeningWriter
 from statlib.statistics.arms import Arm
 from statlib.statistics.bounds import DELTA_LEDGER_ROWS_MAX
 from statlib.statistics.counters import from_stored, to_stored, without_zeros

@@ -13,7 +13,7 @@ from statlib.admin.client import AdminClient
 from statlib.kernel.refusals import Fault, Reason, Refusal, RefusalKind
 from statlib.kernel.settings import Settings
 from statlib.review.loading.simulated import SimulatedReview
-from statlib.review.writer import ScreeningWriter
+from statlib.review.screening_writer import ScreeningWriter
 from statlib.runbook.soak import observers as observe
 from statlib.runbook.soak.savers import Savers
 from statlib.runbook.soak.schedule import Schedule

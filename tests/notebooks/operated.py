@@ -33,7 +33,7 @@ from statlib.review.families.project_screening import NAME as FAMILY
 from statlib.review.loading.registration import register
 from statlib.review.loading.simulated import SimulatedReview
 from statlib.review.loading.store import store
-from statlib.review.writer import ScreeningWriter
+from statlib.review.screening_writer import ScreeningWriter
 from statlib.statistics import hosts
 from statlib.statistics.backfill import backfill
 from statlib.statistics.documents import CONTROL, LEASE, MEMBER, Mode

@@ -16,8 +16,9 @@ from statlib.evidence.soak_captures import Outcome
 from statlib.kernel.refusals import Fault, Refusal, StatlibError
 from statlib.mongo.transactions import back_off
 from statlib.review.loading.review import DecisionEvent
+from statlib.review.namespaces import SCREENING_NAMESPACE
 from statlib.review.screening import Decision
-from statlib.review.writer import SCREENING_NAMESPACE, ScreeningWriter
+from statlib.review.screening_writer import ScreeningWriter
 from statlib.runbook.soak.schedule import Schedule
 from statlib.statistics.arms import Arm
 from statlib.statistics.envelopes import Envelope

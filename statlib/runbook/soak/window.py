@@ -18,7 +18,7 @@ from statlib.evidence import soak_captures as soak
 from statlib.kernel.plurals import plural
 from statlib.kernel.refusals import Fault
 from statlib.review.loading.review import DecisionEvent
-from statlib.review.writer import ScreeningWriter
+from statlib.review.screening_writer import ScreeningWriter
 from statlib.runbook.fragments import KeyValues, Progress, Quantity
 from statlib.runbook.run import Run
 from statlib.runbook.soak import observers as observe
