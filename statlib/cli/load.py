@@ -16,7 +16,15 @@ from statlib.mongo.connection import Mongo, connected
 from statlib.mongo.probe import probe
 from statlib.review.loading.detection import detect
 from statlib.review.loading.registration import register
-from statlib.review.loading.review import EventCounts, LoadedReview, RowProblem, RowRemark, event_counts
+from statlib.review.loading.review import (
+    AnnotationCounts,
+    EventCounts,
+    LoadedReview,
+    RowProblem,
+    RowRemark,
+    annotation_counts,
+    event_counts,
+)
 from statlib.review.loading.simulated import SimulatedReview
 from statlib.review.loading.store import StoredReview, store
 
@@ -43,6 +51,7 @@ class LoadReport:
     reviewers: tuple[str, ...]
     stored: StoredReview
     events: EventCounts
+    annotations: AnnotationCounts
     studies_untitled: int
     rows_ignored: int
     problems: tuple[RowProblem, ...]
@@ -73,12 +82,12 @@ def load(
     """Load the review in FOLDER, or the simulated one.
 
     The format is told by the header lines of the CSV files in FOLDER, plain or gzipped: a Rayyan log, a SyRF screening
-    export, a two-reviewer spreadsheet, a two-stage review, ASReview or SYNERGY labels. Several reviews in one file, and
-    the stages of one review, become a project each. What a format does not record is made up from the seed, and the
-    project's provenance says so.
+    export, a two-reviewer spreadsheet, a two-stage review, an annotation export, ASReview or SYNERGY labels. Several
+    reviews in one file, and the stages of one review, become a project each. What a format does not record is made up
+    from the seed, and the project's provenance says so.
 
-    The project and its studies are stored without screenings; the decisions are for a replay. Loading again adds what
-    is missing and overwrites nothing. An export without a study is not stored.
+    The project and its studies are stored without screenings and sessions; these are for a replay. Loading again adds
+    what is missing and overwrites nothing. An export without a study is not stored.
 
     Exit codes: 0 loaded, 1 loaded but for the rows that are named, or no rows at all, 2 bad usage or input, 4 refused,
     6 fault.
@@ -135,6 +144,7 @@ def _report(format_name: str, review: LoadedReview, stored: StoredReview) -> Loa
         reviewers=tuple(member.name for member in review.project.memberships),
         stored=stored,
         events=event_counts(review.events),
+        annotations=annotation_counts(review.annotations),
         studies_untitled=review.untitled,
         rows_ignored=review.ignored,
         problems=review.problems,
@@ -171,6 +181,12 @@ def _lines(report: LoadReport) -> Iterator[str]:
         f"decisions  {events.submitted:,} to replay, of which {events.unchanged:,} change nothing; "
         f"{events.standing:,} stand in the end, {events.included:,} of them include"
     )
+    if acts := report.annotations.submitted:
+        yield (
+            f"sessions   {acts:,} acts to replay; {report.annotations.candidates:,} sessions and "
+            f"{report.annotations.reconciliations:,} reconciliations stand in the end, with "
+            f"{report.annotations.answers:,} answers"
+        )
     if report.rows_ignored:
         yield f"ignored    {counted(report.rows_ignored, 'row')} without a decision"
     if report.files_unread:

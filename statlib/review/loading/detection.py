@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from statlib.kernel.refusals import Refusal
+from statlib.review.loading.annotation.export import AnnotationExport
 from statlib.review.loading.labels import SEED_DEFAULT, Labels
 from statlib.review.loading.rayyan import RayyanLog
 from statlib.review.loading.review import Loader, LoadReason
@@ -27,6 +28,7 @@ def loaders(name: str | None = None, *, review: str | None = None, seed: int | N
         SyrfScreening(name=name),
         Spreadsheet(name=name),
         TwoStageReview(name=name, stage=review),
+        AnnotationExport(name=name),
         Labels(name=name, review=review, seed=seeded),
     )
 

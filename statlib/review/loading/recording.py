@@ -10,8 +10,20 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from statlib.review.documents import AgreementThreshold, Membership, Project, Provenance, Search, Study
-from statlib.review.loading.review import DecisionEvent, LoadedReview, Naming, RowProblem, RowRemark
+from statlib.review.annotation_writer import SessionAct
+from statlib.review.documents import (
+    AgreementThreshold,
+    AnswerKind,
+    Membership,
+    Project,
+    Provenance,
+    Question,
+    Search,
+    Stage,
+    StageKind,
+    Study,
+)
+from statlib.review.loading.review import AnnotationEvent, DecisionEvent, LoadedReview, Naming, RowProblem, RowRemark
 from statlib.review.screening import Decision
 
 THRESHOLD_DEFAULT = AgreementThreshold()
@@ -36,6 +48,9 @@ class Recorder:
         self._joined: dict[str, datetime] = {}
         self._names: dict[str, str] = {}
         self._events: dict[int, DecisionEvent] = {}
+        self._stages: dict[str, Stage] = {}
+        self._questions: dict[str, Question] = {}
+        self._annotations: list[AnnotationEvent] = []
 
     def knows(self, key: str) -> bool:
         return key in self._studies
@@ -80,6 +95,49 @@ class Recorder:
         study = self._studies[key].id
         self._events[seq] = DecisionEvent(seq, study, self._naming.reviewer_id(reviewer), decision, at)
 
+    def annotation_stage(self, name: str) -> None:
+        """Add a stage on which two candidate sessions of each study are wanted."""
+        self._stages[name] = Stage(id=self._naming.stage_id(name), name=name, kind=StageKind.ANNOTATION)
+
+    def ask(self, key: str, stage: str, text: str, answer: AnswerKind, options: Sequence[str] = ()) -> None:
+        """Add a question to a stage that ``annotation_stage`` knows."""
+        self._questions[key] = Question(
+            id=self._naming.question_id(key),
+            stage_id=self._stages[stage].id,
+            text=text,
+            answer=answer,
+            options=tuple(options),
+        )
+
+    def annotate(
+        self,
+        seq: int,
+        key: str,
+        reviewer: str,
+        act: SessionAct,
+        *,
+        stage: str,
+        at: datetime,
+        answers: Mapping[str, bool | int | str] | None = None,
+        reconciliation: bool = False,
+    ) -> None:
+        """Add an act on the reviewer's session on a study that ``record`` knows. ``answers`` by the key that ``ask``
+        gave; ``seq`` must be new, among decisions too."""
+        self.join(reviewer, at)
+        given = None if answers is None else {self._questions[asked].id: value for asked, value in answers.items()}
+        self._annotations.append(
+            AnnotationEvent(
+                seq=seq,
+                study_id=self._studies[key].id,
+                investigator_id=self._naming.reviewer_id(reviewer),
+                stage_id=self._stages[stage].id,
+                act=act,
+                at=at,
+                answers=given,
+                reconciliation=reconciliation,
+            )
+        )
+
     def finish(
         self,
         provenance: Provenance,
@@ -96,6 +154,8 @@ class Recorder:
             name=self._naming.project,
             provenance=provenance,
             agreement_threshold=threshold,
+            stages=tuple(self._stages.values()),
+            questions=tuple(self._questions.values()),
             memberships=tuple(
                 Membership(
                     investigator_id=self._naming.reviewer_id(reviewer),
@@ -119,6 +179,7 @@ class Recorder:
             untitled=untitled,
             remarks=tuple(sorted(remarks)),
             unread=tuple(unread),
+            annotations=tuple(sorted(self._annotations, key=lambda event: event.seq)),
         )
 
     @property

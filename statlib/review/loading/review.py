@@ -1,4 +1,4 @@
-"""What every loader yields: a project, its studies before any screening, and the decisions in recorded order.
+"""What every loader yields: a project, its studies before any screening or session, and what happened to them in order.
 
 Invariant: ids depend only on the format, the project's name and the name within the source, so that loading the same
 export again yields the same documents.
@@ -6,7 +6,7 @@ export again yields the same documents.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,9 @@ from uuid import UUID
 
 from statlib.kernel.identifiers import loaded_id
 from statlib.kernel.refusals import Reason, RefusalKind
-from statlib.review.documents import Project, Screening, Study
+from statlib.review.annotation_writer import SessionAct
+from statlib.review.answers import Answers
+from statlib.review.documents import Project, Screening, SessionStatus, Study
 from statlib.review.screening import Decision, decide
 
 
@@ -44,6 +46,24 @@ class DecisionEvent:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class AnnotationEvent:
+    """One submitted act on a session, as ``AnnotationWriter.submit`` takes it.
+
+    ``seq`` is unique among all events of its review, decisions included. ``answers`` become all that the session
+    answers; None leaves what it answers.
+    """
+
+    seq: int
+    study_id: UUID
+    investigator_id: UUID
+    stage_id: UUID
+    act: SessionAct
+    at: datetime
+    answers: Answers | None = None
+    reconciliation: bool = False
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class RowProblem:
     """A row that was not loaded. ``row`` counts as spreadsheets do: the header is row 1."""
@@ -64,7 +84,10 @@ class RowRemark(RowProblem):
 
 @dataclass(frozen=True, slots=True)
 class LoadedReview:
-    """A review ready to be stored and replayed. Studies carry no screenings yet: the events make them."""
+    """A review ready to be stored and replayed. Studies carry no screenings or sessions yet: the events make them.
+
+    ``events`` and ``annotations`` share one order, that of ``in_order``.
+    """
 
     project: Project
     studies: tuple[Study, ...]
@@ -74,6 +97,12 @@ class LoadedReview:
     untitled: int = 0  # studies that decisions name and no row describes: loaded under a placeholder title
     remarks: tuple[RowRemark, ...] = ()
     unread: tuple[str, ...] = ()  # other CSV files of the folder, which this format has no use for
+    annotations: tuple[AnnotationEvent, ...] = ()
+
+    @property
+    def in_order(self) -> tuple[DecisionEvent | AnnotationEvent, ...]:
+        """Everything that is submitted, in the order to submit it in."""
+        return tuple(sorted([*self.events, *self.annotations], key=lambda event: event.seq))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +113,16 @@ class EventCounts:
     unchanged: int
     standing: int
     included: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationCounts:
+    """How many acts are submitted, and what they leave standing. ``answers`` are those of completed sessions."""
+
+    submitted: int
+    candidates: int
+    reconciliations: int
+    answers: int
 
 
 class Loader(Protocol):
@@ -134,6 +173,12 @@ class Naming:
     def search_id(self, name: str) -> UUID:
         return loaded_id(self.format, self.project, "search", name)
 
+    def stage_id(self, name: str) -> UUID:
+        return loaded_id(self.format, self.project, "stage", name)
+
+    def question_id(self, key: str) -> UUID:
+        return loaded_id(self.format, self.project, "question", key)
+
 
 def replayed(events: Iterable[DecisionEvent]) -> Mapping[UUID, tuple[Screening, ...]]:
     """The screenings that stand on each study once the events are replayed in the given order."""
@@ -156,3 +201,31 @@ def event_counts(events: Iterable[DecisionEvent]) -> EventCounts:
         unchanged += after == before
     standing = [screening for of_study in screenings.values() for screening in of_study]
     return EventCounts(submitted, unchanged, len(standing), sum(screening.included for screening in standing))
+
+
+SessionKey = tuple[UUID, UUID, UUID, bool]
+"""(study, stage, investigator, whether it is a reconciliation): there is one session of each at most."""
+
+
+def annotated(events: Iterable[AnnotationEvent]) -> Mapping[SessionKey, tuple[SessionStatus, Answers]]:
+    """The sessions that stand once the events are replayed in the given order, with what they answer."""
+    standing: dict[SessionKey, tuple[SessionStatus, Answers]] = {}
+    for event in events:
+        key = (event.study_id, event.stage_id, event.investigator_id, event.reconciliation)
+        if event.act is SessionAct.DELETE:
+            del standing[key]
+            continue
+        status, answers = standing.get(key, (SessionStatus.STARTED, {}))
+        standing[key] = (
+            SessionStatus.COMPLETED if event.act is SessionAct.COMPLETE else status,
+            answers if event.answers is None else event.answers,
+        )
+    return standing
+
+
+def annotation_counts(events: Sequence[AnnotationEvent]) -> AnnotationCounts:
+    """Count what a replay of the events, in the given order, leaves standing."""
+    standing = annotated(events)
+    reconciliations = sum(reconciliation for *_, reconciliation in standing)
+    answers = sum(len(answers) for status, answers in standing.values() if status is SessionStatus.COMPLETED)
+    return AnnotationCounts(len(events), len(standing) - reconciliations, reconciliations, answers)

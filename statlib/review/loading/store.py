@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from pymongo import ReturnDocument, UpdateOne
@@ -20,7 +20,7 @@ from statlib.mongo.connection import Mongo
 from statlib.mongo.transactions import transact
 from statlib.review.catalogue import REVIEW
 from statlib.review.documents import PROJECTS, STUDIES, Project, Study
-from statlib.review.loading.review import DecisionEvent, LoadedReview, LoadReason
+from statlib.review.loading.review import LoadedReview, LoadReason
 from statlib.statistics.population import outdate_counts
 
 BATCH_STUDIES_MAX = 1_000
@@ -57,12 +57,24 @@ def store(review: LoadedReview, mongo: Mongo, *, before_studies: Callable[[Proje
     return StoredReview(project.id, inserted, added, len(review.studies) - added)
 
 
-def per_study_order(events: Iterable[DecisionEvent]) -> dict[UUID, list[DecisionEvent]]:
+class Ordered(Protocol):
+    """An event of a review: a decision, or an act on a session."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def study_id(self) -> UUID: ...
+
+
+Event = TypeVar("Event", bound=Ordered)
+
+
+def per_study_order(events: Iterable[Event]) -> dict[UUID, list[Event]]:
     """The events of each study in recorded order; studies in the order of their first event.
 
     Events of different studies are independent, so a driver may replay the studies at once, each in its own order.
     """
-    by_study: dict[UUID, list[DecisionEvent]] = {}
+    by_study: dict[UUID, list[Event]] = {}
     for event in sorted(events, key=lambda event: event.seq):
         by_study.setdefault(event.study_id, []).append(event)
     return by_study

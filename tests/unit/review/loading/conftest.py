@@ -13,6 +13,7 @@ LOG_HEADER = "seq,created_at,reviewer,article_id,kind,key,value"
 ARTICLES = "article_id,title,year\n10,First,2001\n11,Second,2002\n"
 SHEET_HEADER = "ID,title,R1_decision,R2_decision,R3_arbitration"
 FULL_TEXT_HEADER = "title,ID,R2_full_text_response,R1_full_text_response,final_decision"
+ANSWERS_HEADER = "session_id,submitted_at,coder,article_id,question_id,answer"
 
 WriteExport = Callable[..., Path]
 

@@ -11,13 +11,14 @@ from statlib.kernel.refusals import Refusal
 from statlib.review.loading.detection import detect, loaders
 from statlib.review.loading.review import Loader, LoadReason
 from tests.oracles.real_data import real_review
-from tests.unit.review.loading.conftest import FULL_TEXT_HEADER, LOG_HEADER, SHEET_HEADER, WriteExport
+from tests.unit.review.loading.conftest import ANSWERS_HEADER, FULL_TEXT_HEADER, LOG_HEADER, SHEET_HEADER, WriteExport
 
 FORMATS = {
     "Rayyan log": {"log.csv": LOG_HEADER, "articles.csv": "article_id"},
     "SyRF screening export": {"screening.csv": "StudyId,Title,ScreeningDecisions"},
     "two-reviewer spreadsheet": {"sheet.csv": SHEET_HEADER},
     "two-stage review": {"first.csv": SHEET_HEADER, "second.csv": FULL_TEXT_HEADER},
+    "annotation export": {"answers.csv": ANSWERS_HEADER, "records.csv": "article_id,title"},
     "ASReview or SYNERGY labels": {"labels.csv": "title,asreview_label"},
 }
 
@@ -50,6 +51,7 @@ def test_every_format_there_is_has_a_case_above() -> None:
         ("dimitrov_snhl", "two-stage review"),
         ("syrf_ndc_reporting_quality", "SyRF screening export"),
         ("syrf_screening_export_format", "SyRF screening export"),
+        ("hardwicke2023_transparency", "annotation export"),
         ("synergy", "ASReview or SYNERGY labels"),
     ],
 )

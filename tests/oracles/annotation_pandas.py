@@ -1,0 +1,80 @@
+"""The annotation export of a real review, counted with pandas alone. Imports nothing of statlib.
+
+Which reconciled column belongs to which question is written down here by hand, from the export's own codebook.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+COLUMNS = {
+    "open_access_status": "Q01", "eligible_empirical": "Q03", "research_design": "Q04", "prereg_statement": "Q05",
+    "prereg_access_method": "Q08", "prereg_access_status": "Q09", "data_statement": "Q10", "data_access_method": "Q13",
+    "data_access_status": "Q14", "materials_statement": "Q15", "materials_access_method": "Q18",
+    "materials_access_status": "Q19", "analysis_statement": "Q20", "analysis_access_method": "Q23",
+    "analysis_access_status": "Q24", "funding_statement": "Q25", "coi_statement": "Q28",
+}  # fmt: skip
+DASH = r"\s*—\s*"  # the reconciled file has a space for it
+FREE_TEXT = ("Q06", "Q11", "Q16", "Q21", "Q26", "Q29", "Q31")
+YES_OR_NO = "Q03"
+
+
+def filed(folder: Path) -> pd.DataFrame:
+    """Every session as filed: ``session_id``, ``at``, ``coder``, ``article_id``"""
+    sessions = pd.read_csv(folder / "sessions.csv", dtype=str, keep_default_na=False)
+    return sessions.assign(at=pd.to_datetime(sessions["submitted_at"], format="%m/%d/%Y %H:%M:%S", utc=True))
+
+
+def standing(folder: Path) -> pd.DataFrame:
+    """The sessions that count: not excluded, and of a coder's several on one article the last"""
+    sessions = filed(folder)
+    counted = sessions[~sessions["coder"].str.contains("exclude")].sort_values("at")
+    return counted.drop_duplicates(["coder", "article_id"], keep="last")
+
+
+def candidate_answers(folder: Path) -> pd.DataFrame:
+    """``article_id``, ``coder``, ``question_id``, ``answer`` of the sessions that count"""
+    answers = pd.read_csv(folder / "answers_long.csv.gz", dtype=str, keep_default_na=False)
+    answers = answers[answers["session_id"].isin(standing(folder)["session_id"])]
+    return answers.assign(answer=answers["answer"].str.strip())[["article_id", "coder", "question_id", "answer"]]
+
+
+def reconciled_answers(folder: Path) -> pd.DataFrame:
+    """``article_id``, ``question_id``, ``answer`` that were agreed on, spelt as the coders spelt them"""
+    wide = pd.read_csv(folder / "reconciled_wide.csv", dtype=str, keep_default_na=False)
+    renamed = wide.rename(columns={f"{name}_agreed": question for name, question in COLUMNS.items()})
+    long = renamed.melt("article_id", list(COLUMNS.values()), "question_id", "answer")
+    long = long[~long["answer"].isin(["", "NA"])]
+    dashed = candidate_answers(folder)[["question_id", "answer"]].drop_duplicates()
+    dashed = dashed[dashed["answer"].str.contains(DASH)]
+    dashed["lost"] = dashed["answer"].str.replace(DASH, " ", regex=True)
+    merged = long.merge(dashed, left_on=["question_id", "answer"], right_on=["question_id", "lost"], how="left")
+    return merged.assign(answer=merged["answer_y"].fillna(merged["answer_x"]))[["article_id", "question_id", "answer"]]
+
+
+def reconciled_articles(folder: Path) -> set[str]:
+    return set(pd.read_csv(folder / "reconciled_wide.csv", dtype=str)["article_id"])
+
+
+def articles(folder: Path) -> set[str]:
+    """Every article that a search found or a coder annotated"""
+    files = ("search_field_wide.csv", "search_prominent.csv", "sessions.csv")
+    return {str(article) for name in files for article in pd.read_csv(folder / name, dtype=str)["article_id"]}
+
+
+def question_answers(folder: Path) -> dict[str, int]:
+    """What the family QuestionAnswers counts, by question of the export. Zero counters are absent."""
+    every = pd.concat([candidate_answers(folder), reconciled_answers(folder)])
+    counters = {f"{question}/Answered": int(n) for question, n in every["question_id"].value_counts().items()}
+    same = every.groupby(["question_id", "answer"]).size().reset_index(name="n")
+    for question, answer, n in zip(same["question_id"], same["answer"], same["n"], strict=True):
+        if question in FREE_TEXT:
+            key = f"{question}/Text"
+        elif question == YES_OR_NO:
+            key = f"{question}/Value/{ {'Yes': 'true', 'No': 'false'}[answer] }"
+        else:
+            key = f"{question}/Value/{answer}"
+        counters[key] = counters.get(key, 0) + int(n)
+    return counters
