@@ -33,7 +33,7 @@ class Doubled(BaseModel):
     doubled: int
 
 
-RUNBOOK = Runbook(name=NAME, summary="Double a number.", parameters=Parameters)
+RUNBOOK = Runbook(name=NAME, summary="Double a number.", parameters=Parameters, offline=True)
 
 
 def double(run: Run[Parameters]) -> Doubled:

@@ -34,6 +34,7 @@ class Runbook:
 
     ``summary`` is one sentence. ``rollback`` names the runbook that undoes this one; None: it leaves nothing to
     undo. ``confirms`` names the parameter whose value an operator repeats to act; None: the deployment's name.
+    ``offline``: it asks nothing of a deployment, so one that does not answer is no reason not to begin.
     ``findings`` derives what the report says beyond gates. ``notebook`` is the notebook's file; by default
     ``NAME.ipynb`` in the folder of runbooks.
     """
@@ -43,6 +44,7 @@ class Runbook:
     parameters: type[RunbookParameters]
     rollback: str | None = None
     confirms: str | None = None
+    offline: bool = False
     findings: Derive | None = None
     notebook: Path | None = None
 

@@ -48,7 +48,8 @@ def run_headless(
 
     ``timeout_s`` bounds the whole execution. ``resume`` is the id of an unfinished run of this runbook, one whose
     process died: its closed steps are not repeated. Refuses NotebookMalformed, ConfirmationMissing, KeyUnusable,
-    AnchorMissing, RunNotFound, RunDiffers and RunBusy before a kernel is started; a refusal leaves no folder.
+    AnchorMissing, RunNotFound, RunDiffers, RunBusy and, as ServerUnreachable or the like, a deployment that does not
+    answer, all before a kernel is started; a refusal leaves no folder.
     """
     check_notebook(runbook)
     require_confirmation(runbook, parameters, settings)
@@ -56,7 +57,7 @@ def run_headless(
     folder = find_unfinished_run(archive, runbook.name, resume) if resume else new_run(archive, runbook.name)
     with hold_run(folder), open_journal(folder.journal, settings) as journal:
         try:
-            open_record(journal, folder, parameters, settings)
+            open_record(journal, folder, parameters, settings, offline=runbook.offline)
         except Refusal:
             if resume is None:
                 folder.withdraw()

@@ -24,6 +24,7 @@ from statlib.evidence.journal import Journal, read_journal
 from statlib.kernel.refusals import Fault, Refusal
 from statlib.kernel.settings import Settings
 from statlib.runbook.archive import RunFolder, archive_folder, find_unfinished, new_run
+from statlib.runbook.catalogue import Runbook
 from statlib.runbook.conclusion import Ending
 from statlib.runbook.fragments import Code, Fragment, GateTable, KeyValues, StatusLine
 from statlib.runbook.holding import Hold, hold_run
@@ -45,7 +46,7 @@ _NO_FILE = (
 )
 
 
-def take_up(runbook: str, parameters: RunbookParameters, settings: Settings) -> tuple[RunFolder, Hold]:
+def take_up(runbook: Runbook, parameters: RunbookParameters, settings: Settings) -> tuple[RunFolder, Hold]:
     """The newest unfinished run of this runbook with exactly these parameters that nobody holds, else a new one.
 
     So a notebook that is run again after its kernel died goes on where it was.
@@ -54,13 +55,12 @@ def take_up(runbook: str, parameters: RunbookParameters, settings: Settings) -> 
     signing_key(settings)
     archive = archive_folder()
     plain = plain_parameters(parameters)
-    for folder in find_unfinished(archive, runbook=runbook):
-        with contextlib.suppress(Refusal):
-            if _parameters_on_record(folder) == plain:
-                return _recorded(folder, hold_run(folder), parameters, settings)
-    folder = new_run(archive, runbook)
+    for folder in find_unfinished(archive, runbook=runbook.name):
+        if (hold := _held_if_alike(folder, plain)) is not None:
+            return _recorded(folder, hold, parameters, settings, offline=runbook.offline)
+    folder = new_run(archive, runbook.name)
     try:
-        return _recorded(folder, hold_run(folder), parameters, settings)
+        return _recorded(folder, hold_run(folder), parameters, settings, offline=runbook.offline)
     except Refusal:
         folder.withdraw()
         raise
@@ -172,15 +172,23 @@ def notebook_file() -> Path | None:
 
 
 def _recorded(
-    folder: RunFolder, hold: Hold, parameters: RunbookParameters, settings: Settings
+    folder: RunFolder, hold: Hold, parameters: RunbookParameters, settings: Settings, *, offline: bool
 ) -> tuple[RunFolder, Hold]:
     try:
         with open_journal(folder.journal, settings) as journal:
-            open_record(journal, folder, parameters, settings)
+            open_record(journal, folder, parameters, settings, offline=offline)
     except BaseException:
         hold.release()
         raise
     return folder, hold
+
+
+def _held_if_alike(folder: RunFolder, parameters: object) -> Hold | None:
+    """None: it has other parameters, somebody drives it, or its journal cannot be read."""
+    with contextlib.suppress(Refusal):
+        if _parameters_on_record(folder) == parameters:
+            return hold_run(folder)
+    return None
 
 
 def _parameters_on_record(folder: RunFolder) -> object:

@@ -15,8 +15,11 @@ from statlib.runbook.parameters import RunbookParameters, may_act, plain_paramet
 from statlib.runbook.reasons import RunbookReason
 
 
-def open_record(journal: Journal, folder: RunFolder, parameters: RunbookParameters, settings: Settings) -> None:
-    """Put the run's start on record, or its resumption. Refuses RunDiffers if it was started with other parameters."""
+def open_record(
+    journal: Journal, folder: RunFolder, parameters: RunbookParameters, settings: Settings, *, offline: bool
+) -> None:
+    """Put the run's start on record, or its resumption. Refuses RunDiffers if it was started with other parameters,
+    and what ``anchor_start`` refuses."""
     plain = plain_parameters(parameters)
     started = next((entry for entry in journal.entries if entry.kind is EntryKind.RunStarted), None)
     if started is None:
@@ -34,4 +37,4 @@ def open_record(journal: Journal, folder: RunFolder, parameters: RunbookParamete
         raise Refusal(RunbookReason.RunDiffers, f"run {folder.run_id} was started with other parameters")
     else:
         journal.append(EntryKind.Note, text="resumed after its process died")
-    anchor_start(journal, folder, settings)
+    anchor_start(journal, folder, settings, offline=offline)

@@ -180,7 +180,7 @@ def _opened(runbook: Runbook, parameters: RunbookParameters, settings: Settings)
     else:
         from statlib.runbook.interactive import take_up  # noqa: PLC0415 - headless kernels need none of it
 
-        place, hold = take_up(runbook.name, parameters, settings)
+        place, hold = take_up(runbook, parameters, settings)
         run = Run(runbook, place, parameters, settings, hold=hold)
     _open[runbook.name] = run
     return run

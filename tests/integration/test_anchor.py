@@ -9,6 +9,7 @@ import pytest
 
 from statlib.admin.client import AdminClient
 from statlib.admin.embedded import boundary
+from statlib.admin.reasons import AdminReason
 from statlib.admin.runs import AnchorReason
 from statlib.evidence.anchors import ANCHOR_ACTION, Anchor, AnchorPhase
 from statlib.evidence.entries import EntryKind
@@ -114,10 +115,10 @@ def run(tmp_path: Path) -> RunFolder:
     return new_run(tmp_path / "reports", "soak_evidence")
 
 
-def started(run: RunFolder, settings: Settings) -> Journal:
+def started(run: RunFolder, settings: Settings, *, offline: bool = False) -> Journal:
     journal = Journal(run.journal, clock=settings.time)
     journal.append(EntryKind.RunStarted, runbook="soak_evidence", run_id=run.run_id, apply=False, parameters={})
-    anchor_start(journal, run, settings)
+    anchor_start(journal, run, settings, offline=offline)
     return journal
 
 
@@ -136,8 +137,20 @@ def unreachable(settings: Settings, policy: str) -> Settings:
     return settings.model_copy(update={"admin": admin, "evidence": evidence})
 
 
-def test_a_wanted_anchor_that_cannot_be_had_is_said_and_the_run_goes_on(run: RunFolder, settings: Settings) -> None:
-    with started(run, unreachable(settings, "wanted")) as journal:
+@pytest.mark.parametrize("policy", ["wanted", "required"])
+def test_a_run_that_asks_a_deployment_is_refused_where_none_answers(
+    policy: str, run: RunFolder, settings: Settings
+) -> None:
+    with pytest.raises(Refusal) as refused:
+        started(run, unreachable(settings, policy))
+    expected = {"wanted": AdminReason.BoundaryUnreachable, "required": RunbookReason.AnchorMissing}
+    assert refused.value.reason is expected[policy]
+
+
+def test_a_wanted_anchor_that_cannot_be_had_is_said_and_a_run_that_needs_none_goes_on(
+    run: RunFolder, settings: Settings
+) -> None:
+    with started(run, unreachable(settings, "wanted"), offline=True) as journal:
         assert "not anchored: Refusal: BoundaryUnreachable" in str(journal.entries[-1].data["text"])
         assert anchor_close(journal, run, unreachable(settings, "wanted")).anchor is None
 

@@ -16,12 +16,17 @@ from typing import Any
 import nbformat
 import psutil
 import pytest
+from pymongo import MongoClient
 
 from statlib.evidence.journal import Journal
 from statlib.evidence.verdicts import Verdict
 from statlib.evidence.verify import verify
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings, load_settings
+from statlib.local.process import free_ports
+from statlib.mongo import connection
+from statlib.mongo.reasons import MongoReason
+from statlib.runbook.anchoring import SERVER_WAIT_S
 from statlib.runbook.archive import find_runs, find_unfinished, new_run
 from statlib.runbook.catalogue import Runbook
 from statlib.runbook.execution import run_headless
@@ -140,6 +145,28 @@ def test_a_run_that_cannot_be_anchored_as_required_leaves_no_folder(
     with pytest.raises(Refusal) as refused:
         runs()
     assert refused.value.reason is RunbookReason.AnchorMissing
+    assert launches.kernels == []
+    assert not runs.archive.exists()
+
+
+def test_a_deployment_that_does_not_answer_is_waited_for_once_and_leaves_no_folder(
+    runs: Runs, launches: Launches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (dead,) = free_ports(1)
+    monkeypatch.setenv("STATLIB__MONGO__URI", f"mongodb://127.0.0.1:{dead}/?replicaSet=rs0")
+    patience_ms: list[int] = []
+
+    def opened(*where: Any, **how: Any) -> MongoClient[dict[str, Any]]:
+        patience_ms.append(how["serverSelectionTimeoutMS"])
+        return MongoClient(*where, **how)
+
+    monkeypatch.setattr(connection, "MongoClient", opened)
+    runs.settings = load_settings()
+    with pytest.raises(Refusal) as refused:
+        runs(**ACTING)
+    assert refused.value.reason is MongoReason.ServerUnreachable
+    assert refused.value.detail == f"no primary reached at mongodb://127.0.0.1:{dead}"
+    assert patience_ms == [round(SERVER_WAIT_S * 1000)]
     assert launches.kernels == []
     assert not runs.archive.exists()
 
@@ -337,7 +364,8 @@ def test_a_run_whose_executor_was_killed_is_resumed_without_repeating_its_effect
 def test_a_run_is_not_resumed_with_other_parameters_nor_while_it_is_under_way(runs: Runs) -> None:
     folder = new_run(runs.archive, "tiny")
     with Journal(folder.journal) as journal:
-        open_record(journal, folder, parse_parameters(runs.runbook.parameters, {"effects": "elsewhere"}), runs.settings)
+        other = parse_parameters(runs.runbook.parameters, {"effects": "elsewhere"})
+        open_record(journal, folder, other, runs.settings, offline=False)
     with pytest.raises(Refusal) as refused:
         runs(resume=folder.run_id)
     assert refused.value.reason is RunbookReason.RunDiffers
