@@ -204,10 +204,12 @@ class Library:
     def pass_grace(self) -> None:
         self.mongo.clock.advance(self.mongo.settings.statistics.opening_grace_s)
 
+    def context(self) -> LibraryContext:
+        return LibraryDomain().context(self._one(LIBRARIES, {"_id": self.project}), TrackingMode.TRACKED)
+
     def truth(self, family: str) -> dict[str, dict[str, int]]:
         """Naive counters of every declared scope, zeros left out."""
-        context = LIBRARY.domain.context(self._one(LIBRARIES, {"_id": self.project}), TrackingMode.TRACKED)
-        of = BookFamily(family)
+        context, of = self.context(), BookFamily(family)
         counted: dict[str, dict[str, int]] = {scope: {} for scope in of.declared_scopes(context)}
         for book in self.mongo.collection(BOOKS).find({"ProjectId": self.project}):
             for scope, counters in of.counters(LIBRARY.domain.evidence(book)).items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -30,9 +30,25 @@ class PinnedReads:
 
 
 def calculate(
-    reads: PinnedReads, catalogue: AnyCatalogue, family: str, project: UUID, context: Any
-) -> dict[str, Counters]:
-    """Every declared scope of a family, counted from the source by one command; zeros are left out of each."""
-    of = catalogue.family(family)
-    counted = of.collect(reads.aggregate(catalogue.source_collection, of.aggregation(project, context)), context)
-    return {scope: without_zeros(counted.get(scope, {})) for scope in of.declared_scopes(context)}
+    reads: PinnedReads, catalogue: AnyCatalogue, families: Iterable[str], project: UUID, context: Any
+) -> dict[str, dict[str, Counters]]:
+    """Every declared scope of each family, counted from the source of one moment; zeros are left out.
+
+    A registered pass that feeds two or more of the families counts them in one command; each of the rest costs one.
+    """
+    left = list(dict.fromkeys(families))
+    counted: dict[str, Mapping[str, Counters]] = {}
+    for shared in catalogue.passes:
+        fed = shared.families.intersection(left)
+        if len(fed) > 1:
+            groups = reads.aggregate(catalogue.source_collection, shared.aggregation(project, context, fed))
+            counted.update(shared.collect(groups, context, fed))
+            left = [family for family in left if family not in fed]
+    for name in left:
+        family = catalogue.family(name)
+        groups = reads.aggregate(catalogue.source_collection, family.aggregation(project, context))
+        counted[name] = family.collect(groups, context)
+    return {
+        name: {scope: without_zeros(of.get(scope, {})) for scope in catalogue.family(name).declared_scopes(context)}
+        for name, of in counted.items()
+    }

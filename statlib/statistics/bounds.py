@@ -10,6 +10,7 @@ PRE_WRITE_DEADLINE_S = 30.0  # fold 2, pre-write deadline; the write gets what i
 DELTA_LEDGER_ROWS_MAX = 100_000  # fold 6, ledger capacity
 PUBLICATION_SCOPES_MAX = 32  # rows published by one transaction; the batch bound of the fold
 REBUILD_LEASE_TTL_S = 60.0  # twice the write deadline, so that a slow publication is not cut off
+REBUILD_HELD_MAX_S = 1_800.0  # how long its leases are renewed at all: a count of ten million studies is over by then
 REBUILD_RETRIES_MAX = 40  # races that a backfill may lose before it tells its caller
 MEMBER_RENEWAL_S = 30.0  # fold 3, fleet membership
 MEMBER_LIVE_S = 120.0  # fold 3: live within two minutes of its last renewal

@@ -11,9 +11,9 @@ from statlib.mongo.transactions import snapshot
 from statlib.statistics.authoritative import PinnedReads
 from statlib.statistics.bounds import PARITY_DIFFERENCES_MAX
 from statlib.statistics.catalogue import AnyCatalogue
-from statlib.statistics.counters import differences
+from statlib.statistics.counters import Counters, differences
 from statlib.statistics.hosts import Host
-from statlib.statistics.reader import Watermarks, authoritative_values, closed_gate, declared, read_moment
+from statlib.statistics.reader import Moment, Watermarks, authoritative_values, closed_gate, declared, read_moment
 from statlib.statistics.reasons import ServeReason
 
 
@@ -44,32 +44,40 @@ class Comparison:
 
 
 def compare(host: Host, catalogue: AnyCatalogue, project: UUID, families: Iterable[str]) -> tuple[Comparison, ...]:
-    """Each family's stored counters against the source, in one snapshot each. Writes nothing."""
-    return tuple(_compare(host, catalogue, project, family) for family in families)
+    """Each family's stored counters against the source, all of them in one snapshot. Writes nothing.
 
-
-def _compare(host: Host, catalogue: AnyCatalogue, project: UUID, family: str) -> Comparison:
+    Gates are asked per family: one that is closed keeps no other from being compared.
+    """
     host.require_open()
     require_not_cancelled()
-    asked: Mapping[str, None] = {family: None}
+    asked: Mapping[str, None] = dict.fromkeys(families)
+    if not asked:
+        return ()
     with snapshot(host.mongo) as session:
         reads = PinnedReads(host.mongo, session)
         moment = read_moment(reads, catalogue, project, asked)
         scopes = declared(catalogue, moment.context, asked)
-        reason = closed_gate(host, catalogue, project, moment, scopes)
-        found: list[Difference] = []
-        if reason is None:
-            counted = authoritative_values(reads, catalogue, project, moment.context, scopes)[family]
-            found = [
-                Difference(scope, counter, stored, authoritative)
-                for scope in scopes[family]
-                for counter, (stored, authoritative) in differences(
-                    moment.rows[family, scope].values, counted[scope]
-                ).items()
-            ]
+        reasons = {f: closed_gate(host, catalogue, project, moment, {f: wanted}) for f, wanted in scopes.items()}
+        served = {family: wanted for family, wanted in scopes.items() if reasons[family] is None}
+        counted = authoritative_values(reads, catalogue, project, moment.context, served)
+    return tuple(_compared(family, scopes[family], moment, counted, reasons[family]) for family in asked)
+
+
+def _compared(
+    family: str,
+    scopes: tuple[str, ...],
+    moment: Moment,
+    counted: Mapping[str, Mapping[str, Counters]],
+    reason: ServeReason | None,
+) -> Comparison:
+    found = [
+        Difference(scope, counter, stored, authoritative)
+        for scope, right in counted.get(family, {}).items()
+        for counter, (stored, authoritative) in differences(moment.rows[family, scope].values, right).items()
+    ]
     return Comparison(
         family=family,
-        scopes=len(scopes[family]),
+        scopes=len(scopes),
         compared=reason is None,
         reason=reason,
         differing=len(found),

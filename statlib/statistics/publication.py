@@ -1,6 +1,6 @@
 """From candidate to visible row, in bounded transactions of one snapshot's values.
 
-Each transaction *writes* every document that its right to publish rests on: the leases, the control with its clocks,
+Each transaction *writes* every document that its right to publish rests on: the lease, the control with its clocks,
 and the guard with its candidate. Whoever changed one of them since the snapshot makes it start over or lose.
 Rows carry the epochs of the snapshot they were counted in, never those of the moment of publication.
 """
@@ -30,14 +30,14 @@ from statlib.statistics.unit import Overtaken, Unit
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What one rebuild publishes. ``at``: the snapshot that ``values`` were counted in."""
+    """What one rebuild publishes of one family. ``at``: the snapshot that ``values`` were counted in."""
 
     project: UUID
     family: str
     candidate: Candidate
     at: ProjectState
     values: Mapping[str, Counters]
-    leases: Mapping[str, Lease]
+    lease: Lease
 
 
 def publish(mongo: Mongo, catalogue: AnyCatalogue, publication: Publication) -> None:
@@ -51,7 +51,7 @@ def publish(mongo: Mongo, catalogue: AnyCatalogue, publication: Publication) -> 
         require_not_cancelled()
 
         def body(session: ClientSession, scopes: tuple[str, ...] = batch) -> None:
-            fence(mongo, session, *publication.leases.values())
+            fence(mongo, session, publication.lease)
             state = require_state(mongo, catalogue, session, publication.project, [publication.family])
             _require_unmoved(state, publication)
             _write(Unit(mongo, session, state), publication, scopes, last=scopes is batches[-1])

@@ -148,11 +148,8 @@ def closed_gate(
 def authoritative_values(
     reads: PinnedReads, catalogue: AnyCatalogue, project: UUID, context: Any, scopes: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, Counters]]:
-    return {
-        family: {scope: counted[scope] for scope in wanted}
-        for family, wanted in scopes.items()
-        for counted in (calculate(reads, catalogue, family, project, context),)
-    }
+    counted = calculate(reads, catalogue, scopes, project, context)
+    return {family: {scope: counted[family][scope] for scope in wanted} for family, wanted in scopes.items()}
 
 
 def read_moment(

@@ -127,8 +127,7 @@ def test_an_owner_killed_in_its_second_batch_leaves_the_first_served_and_the_res
     settings: Settings, into: int
 ) -> None:
     scopes = PUBLICATION_SCOPES_MAX + 1
-    leases = 1 + scopes
-    at = leases + len(ADMISSION) + len(COUNT) + len(PUBLICATION) + into + 1
+    at = len(LEASE) + len(ADMISSION) + len(COUNT) + len(PUBLICATION) + into + 1
     with library(settings, shelves=scopes, books=scopes) as wide, owner_of(wide, SHELVES) as owner:
         owner.say(str(at))
         assert owner.hear() == f"at {at}"

@@ -16,12 +16,13 @@ from statlib.mongo.leases import acquire
 from statlib.mongo.reasons import MongoReason
 from statlib.statistics import backfill as backfill_module
 from statlib.statistics import queries
+from statlib.statistics.admission import lease_id
 from statlib.statistics.backfill import backfill
 from statlib.statistics.bounds import REBUILD_RETRIES_MAX
 from statlib.statistics.documents import CONTROL, GUARD, LEASE, Mode, TrackingMode
 from statlib.statistics.reader import ALL
 from statlib.statistics.reasons import OperateReason, ServeReason
-from statlib.statistics.rebuild import rebuild
+from statlib.statistics.rebuild import rebuild_together
 from tests.domain import FAMILIES, LIBRARY, LOANS, SHELVES, VISITS, Library, library, library_settings, served_library
 from tests.interruptions import Interrupter, When, host_with
 from tests.reviews import host_of
@@ -156,7 +157,7 @@ def test_a_host_whose_settings_exclude_the_family_does_not_backfill_it(stale: Li
 
 
 def test_a_held_lease_is_refused_at_once_and_not_waited_for(stale: Library) -> None:
-    acquire(stale.mongo, LEASE, queries.lease_id(stale.project, SHELVES, "shelf/1"), 60)
+    acquire(stale.mongo, LEASE, lease_id(stale.project, SHELVES), 60)
     with pytest.raises(Refusal) as refused:
         stale.backfill()
     assert refused.value.reason is MongoReason.LeaseHeld
@@ -195,7 +196,7 @@ class Rival(Interrupter):
 def raced(stale: Library, times: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Library, Rival]]:
     """The library on a host of its own, on which a rival saves between each count and its publication."""
     rival = Rival(stale, times)
-    once = rebuild
+    once = rebuild_together
     with host_with(library_settings(stale.mongo.settings, stale.project), rival, app_name="raced") as host:
 
         def rebuild_once(*arguments: Any, **options: Any) -> Any:
@@ -204,7 +205,7 @@ def raced(stale: Library, times: int, monkeypatch: pytest.MonkeyPatch) -> Iterat
             with rival.armed(When.AFTER_REPLY, COUNT, rival.again, name="aggregate"):
                 return once(*arguments, **options)
 
-        monkeypatch.setattr(backfill_module, "rebuild", rebuild_once)
+        monkeypatch.setattr(backfill_module, "rebuild_together", rebuild_once)
         yield Library(host.mongo, host, stale.project, stale.books), rival
 
 
