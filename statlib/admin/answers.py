@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -42,6 +42,7 @@ _log = logging.getLogger("statlib.admin")
 RUN_HEADER = "X-Run-Id"
 REQUEST_HEADER = "X-Request-Id"
 TEXT_KEPT_MAX = 128  # characters of an unchecked header or path that an audit record keeps
+CAUSE_MAX = 200  # characters of an error in the line that says why there is no record
 
 _UNAVAILABLE = (ConnectionFailure, ServerSelectionTimeoutError, NetworkTimeout, ExecutionTimeout, WTimeoutError)
 _STEPPING_DOWN = frozenset({91, 189, 10107, 11600, 11602, 13435, 13436})  # not primary, or shutting down
@@ -123,43 +124,52 @@ def _fault(request: Request, attempt: Attempt | None, error: Exception) -> Respo
     _log.error("fault %s in %s %s", correlation, request.method, request.url.path, exc_info=error)
     if attempt is not None and attempt.principal is not None and attempt.rule.mutating:
         action = attempt.action or _unchecked(request, attempt.rule, attempt.principal)
-        if not _kept_somewhere(request, attempt.rule, lambda records: records.note_failure(action, correlation)):
-            _log.error("the audit record of fault %s could not be written", correlation)
+        causes = _keep_somewhere(request, attempt.rule, lambda records: records.note_failure(action, correlation))
+        _tell_of_no_record(f"fault {correlation}", causes)
     return JSONResponse({"fault": "unexpected", "correlation": correlation}, status_code=500)
 
 
 def _record_refusal(request: Request, attempt: Attempt, refusal: Refusal) -> None:
     who = attempt.principal
     if who is None:
-        kept = _counted(_mongo(request), refusal.reason)
+        causes = _count(_mongo(request), refusal.reason)
     elif attempt.rule.mutating or refusal.reason is AdminReason.Forbidden:
         action = attempt.action or _unchecked(request, attempt.rule, who)
-        kept = _kept_somewhere(request, attempt.rule, lambda records: records.reject(action, refusal))
+        causes = _keep_somewhere(request, attempt.rule, lambda records: records.reject(action, refusal))
     else:
         return
-    if not kept:
-        _log.error("the audit record of a refusal (%s) could not be written", refusal.reason.name)
+    _tell_of_no_record(f"a refusal ({refusal.reason.name})", causes)
 
 
-def _counted(mongo: Mongo, reason: Reason) -> bool:
+def _count(mongo: Mongo, reason: Reason) -> Sequence[Exception]:
+    """Count an attempt of nobody's. What kept it from being written, nothing if it was."""
     try:
         count_unauthenticated(mongo, reason, now=server_time(mongo))
-    except PyMongoError:
-        return False
-    return True
+    except PyMongoError as error:
+        return [error]
+    return []
 
 
-def _kept_somewhere(request: Request, rule: Rule, keep: Callable[[Records], None]) -> bool:
+def _keep_somewhere(request: Request, rule: Rule, keep: Callable[[Records], None]) -> Sequence[Exception]:
     """Write an attempt that changed nothing into its system's records; into those of the boundary if that database is
-    away or not configured. Whether either took it."""
+    away or not configured. What kept it from being written to either, nothing if one took it."""
     records: Callable[[System], Records] = request.app.state.records
+    causes: list[Exception] = []
     for system in dict.fromkeys((rule.system, System.STATISTICS)):
         try:
             keep(records(system))
-        except (PyMongoError, psycopg.Error, Refusal):
-            continue
-        return True
-    return False
+        except (PyMongoError, psycopg.Error, Refusal) as error:
+            causes.append(error)
+        else:
+            return []
+    return causes
+
+
+def _tell_of_no_record(of: str, causes: Sequence[Exception]) -> None:
+    """One line of the boundary's log. A driver's own words run over many, and go on about every server."""
+    if causes:
+        told = "; ".join(" ".join(f"{type(cause).__name__}: {cause}".split())[:CAUSE_MAX] for cause in causes)
+        _log.error("the audit record of %s could not be written: %s", of, told)
 
 
 def _unchecked(request: Request, rule: Rule, who: Principal) -> Action:

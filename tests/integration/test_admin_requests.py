@@ -297,6 +297,28 @@ def test_a_transaction_that_runs_out_of_time_is_a_typed_503_and_may_be_repeated(
     assert client.set_fleet_mode(enabled=False, request_id="the-request").mode == "Disabled"
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["a principal's", "a stranger's"])
+def test_an_attempt_that_could_not_be_put_on_record_is_told_in_one_line_with_its_cause(
+    known: bool, boundary: Boundary, client: AdminClient, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(rules, "DEADLINE_S", 1.0)
+    stranger = AdminClient(boundary.url, "nobody's")
+    with (
+        stranger,
+        fail_command(boundary.library.mongo.client, ["insert", "update"], error_code=10107,
+                     app_name="statlib-tests-api"),
+        pytest.raises(Refusal) as refused,
+    ):  # fmt: skip
+        (client if known else stranger).set_fleet_mode(enabled=False, request_id="the-request")
+    of = f"the audit record of a refusal ({refused.value.reason.name}) could not be written: "
+    (line,) = [record for record in caplog.records if record.getMessage().startswith(of)]
+    cause = line.getMessage().removeprefix(of)
+    assert cause.startswith("NotPrimaryError: ")
+    assert "\n" not in cause
+    assert line.exc_info is None
+
+
 def test_an_unexpected_fault_is_a_500_with_a_correlation_and_no_detail(
     boundary: Boundary, client: AdminClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
