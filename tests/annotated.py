@@ -39,8 +39,11 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What ``who`` does to one study. ``second`` is another session of the same sort, which writers do not make but
-    which the counters define; ``answers`` are (question, key)."""
+    """What ``who`` does to one study; completing starts a session where there is none.
+
+    ``second`` is another session of the same sort, which writers do not make but which the counters define;
+    ``answers`` are (question, key).
+    """
 
     act: Act
     who: UUID
@@ -56,7 +59,7 @@ def any_step(chance: random.Random, people: list[UUID], stages: list[UUID]) -> S
         who=chance.choice(people),
         stage=chance.choice(stages),
         reconciliation=chance.random() < 0.3,
-        second=chance.random() < 0.1,
+        second=chance.random() < 0.3,
         answers=tuple((chance.choice(QUESTIONS), chance.choice(KEYS)) for _ in range(chance.randrange(4))),
     )
 
@@ -105,7 +108,7 @@ def _after_one(study: dict[str, Any], step: Step) -> dict[str, Any]:
     session = next((s for s in study["Sessions"] if s["Id"] == uuid5(study["_id"], sort)), None)
     others = [s for s in study["Sessions"] if s is not session]
     if session is None:
-        if step.act is not Act.START:
+        if step.act not in {Act.START, Act.COMPLETE}:
             return study
         session = _started(uuid5(study["_id"], sort), step)
     elif step.act is Act.DELETE:

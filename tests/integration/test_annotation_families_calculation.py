@@ -13,6 +13,7 @@ from statlib.mongo.transactions import snapshot
 from statlib.review.catalogue import REVIEW
 from statlib.review.documents import STUDIES
 from statlib.review.families.membership_stage_annotation import MembershipStageAnnotation
+from statlib.review.scopes import stage_member_scope
 from statlib.statistics.authoritative import PinnedReads, calculate
 from statlib.statistics.counters import without_zeros
 from statlib.statistics.documents import TrackingMode
@@ -93,6 +94,20 @@ def test_studies_stored_without_the_arrays_count_as_not_annotated(mongo: Mongo, 
     mongo.collection(STUDIES).insert_one(study)
     for family, oracle in ORACLES.items():
         assert counted(mongo, of, family) == oracle([study], of, True)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["the first completed", "the second completed"])
+def test_a_study_counts_once_for_somebody_with_two_sessions_of_one_sort(mongo: Mongo, first: bool) -> None:
+    of, who = a_project(uuid4(), AgreementThreshold={"MinScreenings": 1, "AgreementRatio": 1.0}), PEOPLE[0]
+    steps = [
+        Step(Act.INCLUDE, who),
+        Step(Act.COMPLETE if first else Act.START, who),
+        Step(Act.START if first else Act.COMPLETE, who, second=True),
+    ]
+    mongo.collection(STUDIES).insert_one(after(a_study(uuid4(), of["_id"]), *steps))
+    scope = stage_member_scope(STAGES[0], who)
+    assert counted(mongo, of, "MembershipStageAnnotation")[scope] == {"Included/Started": 1, "Included/Completed": 1}
+    assert counted(mongo, of, "ReviewerAnnotation")[scope] == {"Completed": 1}
 
 
 def test_keys_of_answers_are_counted_as_they_are(mongo: Mongo) -> None:

@@ -210,6 +210,27 @@ def test_a_study_that_crosses_the_threshold_moves_all_its_tallies_and_every_stag
     assert backlog == {stage_scope(STAGES[0]): {"Included/NotReady": 1, "Undecided/NotReady": -1}}
 
 
+@pytest.mark.parametrize(
+    ("steps", "state"),
+    [
+        ((Step(Act.RESERVE, ONE),), "NotReady"),
+        ((Step(Act.COMPLETE, ONE), Step(Act.START, OTHER)), "NotReady"),
+        ((Step(Act.COMPLETE, ONE), Step(Act.COMPLETE, OTHER)), "Awaiting"),
+        ((Step(Act.COMPLETE, ONE), Step(Act.COMPLETE, OTHER), Step(Act.COMPLETE, STRANGER)), "Awaiting"),
+        (
+            (Step(Act.COMPLETE, ONE), Step(Act.COMPLETE, OTHER), Step(Act.START, LEFT, reconciliation=True)),
+            "InProgress",
+        ),
+        ((Step(Act.START, ONE, reconciliation=True),), "InProgress"),
+        ((Step(Act.COMPLETE, ONE, reconciliation=True), Step(Act.START, ONE)), "Reconciled"),
+    ],
+    ids=["a place taken", "one of two", "two of two", "three of two", "begun", "begun early", "done"],
+)
+def test_the_backlog_follows_completed_candidates_and_reconciliations(steps: tuple[Step, ...], state: str) -> None:
+    effect = DomainReconciliation().derive(evidence(study()), evidence(study(*steps)), context(a_project(PROJECT)))
+    assert moves(effect) == {stage_scope(STAGES[0]): {f"Undecided/{state}": 1}}
+
+
 def own(*people: UUID, stage: UUID = STAGES[0]) -> Effect:
     return Effect(stale_scopes=frozenset(stage_member_scope(stage, who) for who in people))
 
