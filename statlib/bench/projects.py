@@ -11,6 +11,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
 from uuid import UUID
 
 from statlib.mongo.connection import Mongo
@@ -20,10 +22,10 @@ from statlib.review.documents import (
     STUDIES,
     Answer,
     AnswerKind,
+    InclusionClass,
     Membership,
     Project,
     Question,
-    Screening,
     Search,
     Session,
     SessionStatus,
@@ -31,11 +33,13 @@ from statlib.review.documents import (
     Stage,
     StageKind,
     Study,
+    Tally,
 )
-from statlib.review.screening import inclusion_info
+from statlib.review.screening import inclusion_class, screening_class
 
 SCREENED = 0.8
 INCLUDES = 0.15  # of a reviewer's decisions
+LOOKED_AT_TWICE = 0.9
 AGREES = 0.93  # a second reviewer with the first
 SETTLED = 0.7  # conflicts that a third reviewer has decided
 ANNOTATED = 0.8  # included studies per annotation stage
@@ -88,77 +92,74 @@ def generated_project(shape: Shape, *, seed: int = 1) -> Project:
     )
 
 
-def generated_studies(project: Project, shape: Shape, *, seed: int = 1) -> Iterator[Study]:
-    """Its studies, one at a time. Reviewers are busy to different degrees, as they are."""
+def generated_studies(project: Project, shape: Shape, *, seed: int = 1) -> Iterator[dict[str, Any]]:
+    """Its studies as they are stored, one at a time. Reviewers are busy to different degrees, as they are."""
     chance = random.Random(seed + 1)  # noqa: S311 - invents documents, keeps no secret
     reviewers = [member.investigator_id for member in project.memberships]
     weights = [1 / (rank + 2) for rank in range(len(reviewers))]
+    prose = chance.choices(_WORDS, k=2_000 + shape.abstract_words)
     for number in range(shape.studies):
-        yield _study(chance, project, shape, number, _several(chance, reviewers, weights))
+        at = _STARTED + timedelta(minutes=number)
+        own = _several(chance, reviewers, weights)
+        start = chance.randrange(2_000)
+        yield {
+            **_progress(chance, project, own, at),
+            "SearchId": project.searches[number % len(project.searches)].id if project.searches else None,
+            "Title": " ".join(prose[start : start + 12]),
+            "Abstract": " ".join(prose[start : start + shape.abstract_words]),
+        }
 
 
 def insert_studies(mongo: Mongo, project: Project, shape: Shape, *, seed: int = 1) -> None:
-    """Past every writer, a bounded number at a time: only for a project that is not under statistics yet."""
-    batch: list[Study] = []
-    for study in generated_studies(project, shape, seed=seed):
-        batch.append(study)
-        if len(batch) == BATCH_DOCS:
-            mongo.collection(STUDIES).insert_many([one.to_bson() for one in batch])
-            batch.clear()
-    if batch:
-        mongo.collection(STUDIES).insert_many([one.to_bson() for one in batch])
+    """Past every writer, a bounded number at a time: only while nothing is counted yet."""
+    studies = generated_studies(project, shape, seed=seed)
+    while batch := list(islice(studies, BATCH_DOCS)):
+        mongo.collection(STUDIES).insert_many(batch)
 
 
 def insert_project(mongo: Mongo, project: Project) -> None:
     mongo.collection(PROJECTS).insert_one(project.to_bson())
 
 
-def _study(chance: random.Random, project: Project, shape: Shape, number: int, reviewers: list[UUID]) -> Study:
-    at = _STARTED + timedelta(minutes=number)
-    screenings = _screenings(chance, reviewers, at)
+def _progress(chance: random.Random, project: Project, reviewers: list[UUID], at: datetime) -> dict[str, Any]:
+    """A study as far as it has come; bibliography apart."""
     stages = [stage.id for stage in project.stages]
-    info = inclusion_info(screenings, project.agreement_threshold)
+    decisions = _decisions(chance)
+    n, i = len(decisions), sum(decisions)
+    class_ = inclusion_class(screening_class(n, i, project.agreement_threshold))
     sessions: tuple[Session, ...] = ()
     reservations: tuple[SlotReservation, ...] = ()
-    if info.class_ == "Included":
+    if class_ is InclusionClass.INCLUDED:
         sessions = tuple(
             session
             for stage in stages[1:]
             if chance.random() < ANNOTATED
             for session in _sessions(chance, project, stage, reviewers, at)
         )
-    elif not screenings and chance.random() < RESERVED:
+    elif not decisions and chance.random() < RESERVED:
         reservations = (SlotReservation(stage_id=stages[0], investigator_id=reviewers[0], at_utc=at),)
-    study = Study(
-        id=_uuid(chance),
-        project_id=project.id,
-        search_id=project.searches[number % len(project.searches)].id if project.searches else None,
-        title=" ".join(chance.choices(_WORDS, k=12)),
-        screenings=screenings,
-        inclusion_info=info,
-        sessions=sessions,
-        slot_reservations=reservations,
-    )
-    released = (SlotReservation(stage_id=stages[0], investigator_id=reviewers[0], at_utc=at),) if screenings else ()
-    claimed = study.model_copy(update={"tallies": tallies_after(study, sessions, (*reservations, *released))})
-    words = " ".join(chance.choices(_WORDS, k=shape.abstract_words))
-    tallies = tallies_after(claimed, sessions, reservations)
-    return Study.model_validate({**claimed.to_bson(), "Tallies": [t.to_bson() for t in tallies], "Abstract": words})
+    study = Study(id=_uuid(chance), project_id=project.id, sessions=sessions, slot_reservations=reservations)
+    claimed = study.model_copy(update={"tallies": (Tally(stage_id=stages[0]),) if decisions else ()})
+    return study.to_bson() | {
+        "Screenings": [
+            {"InvestigatorId": reviewer, "Included": included, "AtUtc": at}
+            for reviewer, included in zip(reviewers, decisions, strict=False)
+        ],
+        "InclusionInfo": {"Class": class_.value, "Screened": n, "Included": i},
+        "Tallies": [tally.to_bson() for tally in tallies_after(claimed, sessions, reservations)],
+    }
 
 
-def _screenings(chance: random.Random, reviewers: list[UUID], at: datetime) -> tuple[Screening, ...]:
+def _decisions(chance: random.Random) -> list[bool]:
     if chance.random() >= SCREENED:
-        return ()
+        return []
     first = chance.random() < INCLUDES
     decisions = [first]
-    if chance.random() < 0.9:
+    if chance.random() < LOOKED_AT_TWICE:
         decisions.append(first if chance.random() < AGREES else not first)
     if len(set(decisions)) > 1 and chance.random() < SETTLED:
         decisions.append(chance.random() < 0.5)
-    return tuple(
-        Screening(investigator_id=reviewer, included=included, at_utc=at)
-        for reviewer, included in zip(reviewers, decisions, strict=False)
-    )
+    return decisions
 
 
 def _sessions(

@@ -50,6 +50,41 @@ def runbook(quick: bool) -> None:
     answer(report, _lines(report))
 
 
+@bench.command()
+@click.option("--quick", is_flag=True, help="The short form, within a minute: for a look, not for figures.")
+@json_option
+def read(quick: bool) -> None:
+    """What a page costs served and calculated, by size of the project and by family, and what a save costs there.
+
+    Served and calculated reads take turns, and their values are compared. The full form makes projects of 1,000,
+    10,000 and 100,000 studies and takes some five minutes.
+    """
+    from statlib.bench import read as measured  # noqa: PLC0415 - needs the extra `local`
+
+    plan = measured.QUICK if quick else measured.Plan()
+    report = measured.run(
+        plan, short_form=quick, settings=load_settings(), progress=lambda line: click.echo(line, err=True)
+    )
+    answer(report, _lines(report))
+
+
+@bench.command()
+@click.option("--quick", is_flag=True, help="The short form, within a minute: for a look, not for figures.")
+@json_option
+def rebuild(quick: bool) -> None:
+    """What rebuilding costs: each family over its bare aggregation, and all together over the sum of single rebuilds.
+
+    The full form makes a project of 100,000 studies and takes some three minutes.
+    """
+    from statlib.bench import rebuild as measured  # noqa: PLC0415 - needs the extra `local`
+
+    plan = measured.QUICK if quick else measured.Plan()
+    report = measured.run(
+        plan, short_form=quick, settings=load_settings(), progress=lambda line: click.echo(line, err=True)
+    )
+    answer(report, _lines(report))
+
+
 def _lines(report: Report) -> list[str]:
     form = "short form: for a look, not for figures" if report.short_form else "full form"
     where = ", ".join(f"{key} {value}" for key, value in report.environment.items())

@@ -104,10 +104,12 @@ def row_gate(row: Row | None, guard: Guard, stamp: Stamp) -> ServeReason | None:
         return ServeReason.RowMissing
     if row.state is not State.FRESH:
         return ServeReason.RowNotFresh
-    expected = stamp.epochs(guard.family_write_epoch)
-    if row.write_epochs.tracking != expected.tracking:
+    epochs = row.write_epochs
+    if epochs.tracking != stamp.tracking:
         return ServeReason.TrackingModeChanged
-    if row.write_epochs != expected:
+    # Field by field, for speed. An epoch that only a later release counts makes the row that release's own.
+    current = (stamp.fleet, stamp.project, guard.family_write_epoch)
+    if (epochs.fleet, epochs.project, epochs.family) != current or epochs.model_extra:
         return ServeReason.RowEpochOutdated
     if row.source_version != SOURCE_VERSION or row.catalogue_version != stamp.catalogue_version:
         return ServeReason.RowVersionIncompatible

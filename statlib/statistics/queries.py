@@ -27,10 +27,6 @@ def guard_id(project: UUID, family: str) -> dict[str, Any]:
     return {"ProjectId": project, "Family": family}
 
 
-def lease_id(project: UUID, family: str, scope: str) -> dict[str, Any]:
-    return {"ProjectId": project, "Family": family, "Scope": scope}
-
-
 def retirement_id(envelope: Envelope) -> dict[str, Any]:
     return {
         "ProjectId": envelope.project,
@@ -92,10 +88,9 @@ def visible_rows(project: UUID, scopes: Mapping[str, Sequence[str] | None]) -> d
 
     One scope has one published row, since each publication deletes the one before it.
     """
-    branches = [
-        {"Family": family} if wanted is None else {"Family": family, "Scope": {"$in": list(wanted)}}
-        for family, wanted in scopes.items()
-    ]
+    whole = [family for family, wanted in scopes.items() if wanted is None]
+    branches: list[dict[str, Any]] = [{"Family": {"$in": whole}}] if whole else []
+    branches += [{"Family": f, "Scope": {"$in": list(wanted)}} for f, wanted in scopes.items() if wanted is not None]
     chosen = branches[0] if len(branches) == 1 else {"$or": branches}
     return {"ProjectId": project, **chosen, "IsPublished": True}
 
