@@ -214,15 +214,24 @@ class SetThreshold(Edit):
         return {"AgreementThreshold": project.agreement_threshold.model_copy(update=chosen)}
 
 
+class Renaming(BaseModel):
+    """An option's old name, and the option that it becomes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    old: Option
+    new: Option
+
+
 class SetOptions(Edit):
-    """The options of a choice. ``renamed``: from old names to new ones; answers are renamed with them.
+    """The options of a choice. ``renamed``: answers are renamed with them.
 
     An option that is neither renamed nor kept is dropped, which is refused once it was answered.
     """
 
     question: UUID
     options: Options
-    renamed: Annotated[dict[Option, Option], Field(max_length=200)] = {}
+    renamed: Annotated[tuple[Renaming, ...], Field(max_length=200)] = ()
 
     def changed(self, project: Project) -> Mapping[str, Any]:
         question = _question(project, self.question)
@@ -238,7 +247,7 @@ class SetOptions(Edit):
 
     @property
     def normal_renamed(self) -> dict[str, str]:
-        return {_normal(old): _normal(new) for old, new in self.renamed.items()}
+        return {_normal(one.old): _normal(one.new) for one in self.renamed}
 
     def barred_by(self) -> tuple[Mapping[str, Any], EditReason]:
         kept = sorted({*map(_normal, self.options), *self.normal_renamed})
@@ -289,7 +298,8 @@ def set_options(host: Host, project: UUID, change: SetOptions) -> Rewritten:
 
     Refuses QuestionUnknown, OptionsInvalid, NameReused, OptionAnswered. Otherwise as ``set_threshold``.
     """
-    intent = {"question": str(change.question), "options": list(change.options), "renamed": change.normal_renamed}
+    renamed = [{"old": old, "new": new} for old, new in change.normal_renamed.items()]
+    intent = {"question": str(change.question), "options": list(change.options), "renamed": renamed}
     return rewrite(
         host,
         REVIEW,
@@ -352,6 +362,9 @@ def _normal(option: str) -> str:
 
 
 def _stored(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_stored(element) for element in value]
-    return value.to_bson() if isinstance(value, Stored) else value
+    """As the database gives it back, so that what is there already is seen to be the same."""
+    if isinstance(value, Stored):
+        return _stored(value.to_bson())
+    if isinstance(value, Mapping):
+        return {name: _stored(one) for name, one in value.items()}
+    return [_stored(one) for one in value] if isinstance(value, tuple | list) else value

@@ -48,11 +48,11 @@ class InclusionRecalculation:
 class DefinitionRewrite:
     """Answers to one question with its options' new names, in sessions of any status.
 
-    The intent: ``question``, and ``renamed`` from old names to new ones, of which none is an old one.
+    The intent: ``question``, and ``renamed`` pairs of an ``old`` name and a ``new`` one, which is none of the old ones.
     """
 
     def fields(self, context: Document, intent: Mapping[str, Any]) -> Mapping[str, Any]:
-        renamed: Mapping[str, str] = intent["renamed"]
+        renamed = {one["old"]: one["new"] for one in intent["renamed"]}
         if not renamed:
             return {"Sessions": "$Sessions"}
         is_question = {"$eq": ["$$answer.QuestionId", {"$literal": UUID(intent["question"])}]}

@@ -156,6 +156,8 @@ def state_for_writing(
     """
     state = read_state(host.mongo, catalogue, session, project, tuple(catalogue.families))
     choose(included=host.includes(project), control=state.control if state else None)
+    if state is None:
+        _context(host.mongo, catalogue, session, project)
     return state
 
 

@@ -59,7 +59,14 @@ def known(boundary: Boundary) -> dict[str, dict[Capability | None, str]]:
 
 
 def send(boundary: Boundary, rule: Rule, authorization: str | None, **more: Any) -> httpx.Response:
-    path = rule.path.format(project=boundary.library.project, request_id="nothing-runs-here", run_id="0" * 12)
+    path = rule.path.format(
+        project=boundary.library.project,
+        request_id="nothing-runs-here",
+        run_id="0" * 12,
+        search=boundary.library.project,
+        kind="SearchImport",
+        stable_id="nothing-is-called-this",
+    )
     headers = new_request_id() | ({"Authorization": authorization} if authorization is not None else {})
     with boundary.http() as http:
         return http.request(rule.method, path, headers=headers, **more)
