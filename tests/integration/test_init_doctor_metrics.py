@@ -38,7 +38,7 @@ from statlib.statistics.documents import CONTROL, GLOBAL_CONTROL, GUARD, Mode, S
 from statlib.statistics.hosts import Role
 from statlib.workers import deployment_gauges
 from statlib.workers.deployment_gauges import DeploymentGauges, Gate, read_deployment
-from tests.reviews import host_of, review
+from tests.reviews import ALL_FAMILIES, host_of, review
 from tests.servers import fail_command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -168,9 +168,9 @@ def test_a_reading_counts_families_hosts_ledgers_and_slots(settings: Settings) -
         closed = read_deployment(one.mongo)
         assert (closed.families[State.FRESH, Gate.OPEN], closed.families[State.FRESH, Gate.CLOSED]) == (0, 1)
         one.gate(enabled=True)
-        assert read_deployment(one.mongo).families[State.STALE, Gate.OPEN] == 1
+        assert read_deployment(one.mongo).families[State.STALE, Gate.OPEN] == len(ALL_FAMILIES)
         one.fleet(Mode.DISABLED)
-        assert read_deployment(one.mongo).families[State.STALE, Gate.CLOSED] == 1
+        assert read_deployment(one.mongo).families[State.STALE, Gate.CLOSED] == len(ALL_FAMILIES)
         now = server_time(one.mongo)
         one.mongo.collection(SLOT).insert_many(
             [
