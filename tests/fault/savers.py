@@ -30,6 +30,7 @@ from statlib.statistics import attempts, queries
 from statlib.statistics.catalogue import Document
 from statlib.statistics.envelopes import Envelope
 from statlib.statistics.outcomes import SourceWrite
+from tests.doings import DOINGS
 from tests.interruptions import Interrupter, When, host_with
 
 APP_NAME = "statlib-tests-saver"
@@ -61,7 +62,7 @@ class Report:
 class Job:
     """Deliver ``envelope`` and send oneself ``signal`` at a command; or, if ``when`` is None, between the attempt's own
     look at its deadline and the making of its write. ``deadline_s`` replaces the product's; ``without`` names a
-    predicate of ``queries`` that is taken out."""
+    predicate of ``queries`` that is taken out. ``doing``: what is done in place of ``decision``."""
 
     settings: Settings
     envelope: Envelope
@@ -71,6 +72,7 @@ class Job:
     number: int = 0
     deadline_s: float | None = None
     without: str | None = None
+    doing: str | None = None
 
     def to_wire(self) -> dict[str, Any]:
         statistics = self.settings.statistics
@@ -88,6 +90,7 @@ class Job:
             "number": self.number,
             "deadline_s": self.deadline_s,
             "without": self.without,
+            "doing": self.doing,
         }
 
     @classmethod
@@ -110,6 +113,7 @@ class Job:
             number=wire["number"],
             deadline_s=wire["deadline_s"],
             without=wire["without"],
+            doing=wire["doing"],
         )
 
 
@@ -238,6 +242,8 @@ def _save(job: Job) -> str:
                 saved = attempts.save(host, REVIEW, job.envelope, change)
             else:
                 with interrupter.armed(job.when, job.number, lambda: os.kill(os.getpid(), number)):
+                    if job.doing is not None:
+                        return DOINGS[job.doing].answer(host, job.envelope)
                     saved = ScreeningWriter(host, job.envelope.project).save(job.envelope, job.decision)
         except StatlibError as error:
             reason = getattr(error, "reason", None)

@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from statlib.kernel.digests import digest
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings
 from statlib.mongo.command_counter import counting
@@ -234,7 +235,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("tracking", list(TrackingMode))
-@pytest.mark.req("CLAIM-23", "CLAIM-24", "CLAIM-25", "CLAIM-26", "CLAIM-05", "CLAIM-06", "CLAIM-17")
+@pytest.mark.req("CLAIM-23", "CLAIM-24", "CLAIM-25", "CLAIM-26", "CLAIM-05", "CLAIM-06", "CLAIM-17", "CLAIM-31")
 def test_statistics_follow_a_claim_on_every_shape_of_study(settings: Settings, tracking: TrackingMode) -> None:
     crossed: set[bool] = set()
     with claims(settings, members=2) as opened:
@@ -255,6 +256,7 @@ def test_statistics_follow_a_claim_on_every_shape_of_study(settings: Settings, t
             assert receipt["OperationId"] == f"claim:{study.id}:{ANNA}:{shape.of.id}:0" == got.operation_id
             revisions = (receipt["ExpectedSourceRevision"], receipt["CommittedSourceAfterRevision"])
             assert revisions == (0, 1)
+            assert receipt["SourceDigest"] == digest(got.operation_id)
             [delta] = [d for d in opened.deltas() if d not in ledger and d["Kind"] == "Operation"]
             assert (delta["Record"], delta["OperationId"]) == (0, got.operation_id)
             assert delta["Revision"] == before["CommittedProjectionRevision"] + 1
@@ -302,7 +304,6 @@ def test_who_is_not_admitted_gets_none_and_nothing_is_written(settings: Settings
             assert claim(opened, study.id, ANNA, of, enforce_capacity=False) is not None
 
 
-@pytest.mark.req("CLAIM-01", "SAVE-28")
 def test_a_source_only_claim_is_one_bare_write_after_one_read(settings: Settings) -> None:
     with claims(settings, Arm.SOURCE_ONLY) as opened:
         study = a_study(opened.project)
@@ -341,7 +342,6 @@ def test_a_place_that_was_let_go_is_taken_again_under_another_operation(settings
 
 
 @pytest.mark.parametrize("arm", list(Arm))
-@pytest.mark.req("CLAIM-29")
 def test_of_two_who_claim_the_last_place_exactly_one_gets_it(settings: Settings, arm: Arm) -> None:
     """Each on a host of their own, as in two processes: nothing but the server orders them."""
     rounds = 40
