@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,7 +19,7 @@ from statlib.mongo.connection import Mongo
 from statlib.statistics import hosts, modes, storage
 from statlib.statistics.attempts import save
 from statlib.statistics.backfill import Backfilled, backfill
-from statlib.statistics.catalogue import Catalogue, Document, Effect, Pipeline
+from statlib.statistics.catalogue import AnyCatalogue, Catalogue, Document, Effect, Pipeline
 from statlib.statistics.counters import Counters, minus
 from statlib.statistics.documents import (
     CONTROL,
@@ -118,6 +118,22 @@ class BookFamily:
         return {"project": {"Lent": lent}}
 
 
+@dataclass(frozen=True, slots=True)
+class BookPass:
+    """All families of books count the same groups, so that one walk feeds them."""
+
+    families: frozenset[str] = frozenset(FAMILIES)
+
+    def aggregation(self, project: UUID, context: LibraryContext, families: frozenset[str]) -> Pipeline:
+        return BookFamily(SHELVES).aggregation(project, context)
+
+    def collect(
+        self, groups: Iterable[Document], context: LibraryContext, families: frozenset[str]
+    ) -> Mapping[str, Mapping[str, Counters]]:
+        found = list(groups)
+        return {family: BookFamily(family).collect(found, context) for family in families}
+
+
 def library_catalogue(version: int = 1) -> Catalogue[LibraryContext, BookEvidence]:
     return Catalogue(
         source_collection=BOOKS,
@@ -129,6 +145,7 @@ def library_catalogue(version: int = 1) -> Catalogue[LibraryContext, BookEvidenc
 
 
 LIBRARY = library_catalogue()
+LIBRARY_IN_ONE_WALK = replace(LIBRARY, passes=(BookPass(),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +199,10 @@ class Library:
                     raise
         raise AssertionError(f"{book} could not be saved")
 
-    def read(self, *requests: Request) -> Bundle:
-        return read_bundle(self.host, LIBRARY, self.project, requests or [(name, ALL) for name in FAMILIES])
+    def read(self, *requests: Request, catalogue: AnyCatalogue | None = None) -> Bundle:
+        return read_bundle(
+            self.host, catalogue or LIBRARY, self.project, requests or [(name, ALL) for name in FAMILIES]
+        )
 
     def rebuild(self, family: str = SHELVES, **options: Any) -> Rebuilt:
         return rebuild(self.host, LIBRARY, self.project, family, **options)

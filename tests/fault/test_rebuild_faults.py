@@ -50,10 +50,10 @@ def short_transactions(mongo: Mongo) -> Iterator[None]:
 
 
 @contextmanager
-def owner_of(opened: Library, family: str) -> Iterator[Child]:
+def owner_of(opened: Library, *families: str) -> Iterator[Child]:
     with (
         short_transactions(opened.mongo),
-        child(OWNER, opened.mongo.settings, str(opened.project), family) as owner,
+        child(OWNER, opened.mongo.settings, str(opened.project), *families) as owner,
     ):
         yield owner
 
@@ -142,6 +142,28 @@ def test_an_owner_killed_in_its_second_batch_leaves_the_first_served_and_the_res
         wide.mongo.clock.advance(REBUILD_LEASE_TTL_S)
         assert len(wide.backfill().rebuilt.published) == 1
         assert wide.read((SHELVES, ALL)).values[SHELVES] == truth
+
+
+@pytest.mark.parametrize("into", [0, 4, len(PUBLICATION) - 1], ids=lambda into: f"{into}-{PUBLICATION[into]}")
+def test_an_owner_of_several_killed_between_publications_leaves_each_family_right(
+    settings: Settings, into: int
+) -> None:
+    """The second family's publication is under way: the first is published, the other two are not."""
+    at = 1 + len(FAMILIES) + len(ADMISSION) + len(COUNT) + len(PUBLICATION) + into + 1
+    with library(settings) as stale, owner_of(stale, *FAMILIES) as owner:
+        owner.say(str(at))
+        assert owner.hear() == f"at {at}"
+        owner.kill()
+        assert [bool(stale.rows(family)) for family in FAMILIES] == [True, False, False]
+        assert_right(stale)
+        stale.lend_surely(stale.books[0])
+        assert stale.read((SHELVES, ALL)).reason is None
+        assert_right(stale)
+        with pytest.raises(Refusal, match="LeaseHeld"):
+            stale.rebuild(FAMILIES[-1])
+        stale.mongo.clock.advance(REBUILD_LEASE_TTL_S)
+        stale.backfill_all()
+        assert_right(stale, served=True)
 
 
 def test_rebuilds_under_four_savers_at_full_speed_are_exact_or_refused_at_every_moment(settings: Settings) -> None:
