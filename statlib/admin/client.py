@@ -74,6 +74,13 @@ class AdminClient:
         asked = wire.FamilyRequest(family=family, force=force)
         return self._send("POST", f"/{project}/backfill", asked, wire.Backfill, request_id, long=True)
 
+    def backfill_together(
+        self, project: UUID, families: Sequence[str] = (), *, force: bool = False, request_id: str | None = None
+    ) -> wire.Backfills:
+        """Several families in one walk over the source; all that the deployment keeps, if none is named."""
+        asked = wire.FamiliesRequest(families=tuple(families), force=force)
+        return self._send("POST", f"/{project}/backfill-families", asked, wire.Backfills, request_id, long=True)
+
     def rebuild(
         self, project: UUID, family: str, *, force: bool = False, request_id: str | None = None
     ) -> wire.Rebuild:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Self
 from uuid import UUID
@@ -38,11 +39,20 @@ class NarrowGateRequest(Request):
     enabled: bool
 
 
+FAMILIES_ASKED_MAX = 20
+
 FamilyName = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z][A-Za-z0-9]*$")]
 
 
 class FamilyRequest(Request):
     family: FamilyName
+    force: bool = False
+
+
+class FamiliesRequest(Request):
+    """``families``: none named means every one that the boundary's settings keep."""
+
+    families: tuple[FamilyName, ...] = Field(default=(), max_length=FAMILIES_ASKED_MAX)
     force: bool = False
 
 
@@ -179,6 +189,16 @@ class Backfill(Wire):
             races_lost=backfilled.races_lost,
             parity=Parity.of(backfilled.verified),
         )
+
+
+class Backfills(Wire):
+    """Of families that were backfilled together, in the order asked."""
+
+    families: tuple[Backfill, ...]
+
+    @classmethod
+    def of(cls, backfilled: Iterable[Backfilled]) -> Self:
+        return cls(families=tuple(map(Backfill.of, backfilled)))
 
 
 class ReceiptLine(Wire):
