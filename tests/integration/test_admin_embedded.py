@@ -104,15 +104,15 @@ def run(*words: object) -> Result:
 
 def test_an_operator_asks_why_backfills_compares_and_turns_gates(opened: Review) -> None:
     project = opened.project
-    asked = run("why", project)
+    asked = run("why", project, "--family", FAMILY)
     assert asked.exit_code == 0, asked.output
     assert "served from the source: GuardNotFresh" in asked.stdout
     assert "Backfill the family." in asked.stdout
-    assert run("parity", project).exit_code == 3
+    assert run("parity", project, "--family", FAMILY).exit_code == 3
     done = run("backfill", project, FAMILY)
     assert f"{FAMILY}: 1 scope published" in done.stdout
     assert json.loads(run("why", project, "--json", "--family", FAMILY).stdout)["served"] is True
-    compared = run("parity", project)
+    compared = run("parity", project, "--family", FAMILY)
     assert (compared.exit_code, "exact" in compared.stdout) == (0, True)
     closed = json.loads(run("gate", "close", project, "--json", "--request-id", "the-request").stdout)
     assert closed["mode"] == "Disabled"
