@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import DATA_DIR_DEFAULT, Settings, config_file, load_settings
-from statlib.mongo.connection import connected
+from statlib.local.reasons import LocalReason
+from statlib.mongo.connection import connected, shown_address
 from statlib.mongo.probe import probe
 from statlib.review.catalogue import REVIEW
 from statlib.review.loading.registration import register
@@ -26,7 +28,7 @@ from statlib.statistics.reader import Bundle, Request
 
 if TYPE_CHECKING:  # the extras `local` and `admin`: an application may run without them
     from statlib.admin.client import AdminClient
-    from statlib.local.data_folder import Up
+    from statlib.local.data_folder import LocalStatus, Up
 
 
 def up() -> Up:
@@ -34,17 +36,30 @@ def up() -> Up:
 
     Where no other settings are in force, those of the folder become this process's and its children's; and the folder
     is then the nearest above that this user has already begun or the working copy's, so that a notebook in a subfolder
-    finds the server that the shell started. Refuses as ``statlib.local.data_folder.up`` does.
+    finds the server that the shell started. Refuses DeploymentConfigured where mongo.uri names another server, since
+    what follows would be read from there and written to it, and as ``statlib.local.data_folder.up`` does.
     """
     from statlib.local import data_folder  # noqa: PLC0415
 
     settings = load_settings()
+    if (uri := settings.mongo.uri.get_secret_value()) and not _is_of(data_folder.status(settings), uri):
+        raise Refusal(LocalReason.DeploymentConfigured, f"mongo.uri names {shown_address(uri)}")
     if config_file() is None and settings.data_dir == DATA_DIR_DEFAULT and not DATA_DIR_DEFAULT.exists():
         settings = settings.model_copy(update={"data_dir": begun_above(Path.cwd()) or DATA_DIR_DEFAULT})
     found = data_folder.up(settings, families=tuple(REVIEW.families))
     if config_file() is None:
         os.environ["STATLIB_CONFIG"] = str(found.config)
     return found
+
+
+def _is_of(own: LocalStatus, uri: str) -> bool:
+    """Whether ``uri`` is that of the folder's own server; also where its file names one that no longer exists."""
+    in_force = config_file()
+    by_own_file = in_force is not None and in_force.absolute() == own.config
+    return uri == own.uri or (by_own_file and not any(name.upper() in _ADDRESS_VARIABLES for name in os.environ))
+
+
+_ADDRESS_VARIABLES = frozenset({"STATLIB__MONGO", "STATLIB__MONGO__URI"})
 
 
 def begun_above(start: Path) -> Path | None:

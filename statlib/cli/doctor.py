@@ -9,6 +9,7 @@ import click
 from statlib.cli.checks import Check, Level, folder_checks, machine_checks
 from statlib.cli.output import answer, json_option
 from statlib.cli.server_checks import server_checks, settings_checks
+from statlib.kernel.plurals import plural
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import load_settings
 
@@ -27,7 +28,7 @@ def doctor() -> None:
     warned = sum(check.level is Level.WARN for check in checks)
     answer(
         {"checks": checks, "failed": failed, "warned": warned},
-        [*map(_line, checks), f"{len(checks)} checks: {failed} failed, {warned} warned"],
+        [*map(_line, checks), f"{plural(len(checks), 'check')}: {failed} failed, {warned} warned"],
     )
     if failed:
         click.get_current_context().exit(EXIT_SOMETHING_FAILED)

@@ -118,7 +118,8 @@ def site(archive: Path, anew: bool) -> None:
     ]
     answer(done, lines)
     if done.unreadable:
-        click.echo(f"{plural(done.unreadable, 'new run')} cannot be read; `statlib evidence verify` says why", err=True)
+        told = f"{plural(done.unreadable, 'new run')} cannot be read; `statlib evidence verify` says of each folder why"
+        click.echo(told, err=True)
     for name in done.unrecorded:
         click.echo(f"gone without a tombstone: {name}", err=True)
 
@@ -154,7 +155,8 @@ def prune(
     found = list(reached_by(archive, rule))
     doomed = [reached for reached in found if reached.fate is Fate.REMOVE]
     stones = [remove(archive, reached, rule) for reached in doomed] if act else []
-    removed = f"{len(stones):,} removed" if act else f"{len(doomed):,} would be removed; nothing was (give --apply)"
+    would = f"{plural(len(doomed), 'run')} would be removed; nothing was (give --apply)"
+    removed = f"{plural(len(stones), 'run')} removed" if act else would
     answer(
         {
             "applied": act,

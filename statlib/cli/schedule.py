@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from statlib.cli.output import answer, json_option, wants_json
+from statlib.kernel.plurals import plural
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings, load_settings
 from statlib.mongo.connection import connected
@@ -114,7 +115,7 @@ def _when(slot: Slot) -> str:
     last = f"{slot.slot_at_utc:%Y-%m-%d %H:%M:%S}"
     if slot.slot_count == 1:
         return f"{last} UTC"
-    return f"{slot.first_slot_at_utc:%Y-%m-%d %H:%M:%S} to {last} UTC ({slot.slot_count:,} slots)"
+    return f"{slot.first_slot_at_utc:%Y-%m-%d %H:%M:%S} to {last} UTC ({plural(slot.slot_count, 'slot')})"
 
 
 def _schedules(settings: Settings, file: Path | None) -> tuple[Schedule, ...]:

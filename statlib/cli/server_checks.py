@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from statlib.cli.checks import Check, Level
+from statlib.kernel.plurals import plural
 from statlib.kernel.refusals import Fault, Refusal
 from statlib.kernel.settings import Settings, config_file
-from statlib.mongo.connection import Mongo, connected
+from statlib.mongo.connection import Mongo, connected, shown_address
 from statlib.mongo.probe import TRANSACTION_LIFETIME_MAX_S, ServerFacts, probe
 from statlib.mongo.reasons import MongoReason
 from statlib.review.catalogue import REVIEW
@@ -25,8 +26,8 @@ CHECK_OF_REASON = {
     MongoReason.SnapshotUnusable: "snapshots",
 }
 SET_LIFETIME = (
-    "mongosh ADDRESS --eval 'db.adminCommand({setParameter: 1, transactionLifetimeLimitSeconds: "
-    f"{TRANSACTION_LIFETIME_MAX_S}}})', and in the server's configuration"
+    "mongosh '{address}' --eval 'db.adminCommand({{setParameter: 1, transactionLifetimeLimitSeconds: "
+    f"{TRANSACTION_LIFETIME_MAX_S}}}}})', and in the server's configuration"
 )
 
 
@@ -46,18 +47,19 @@ def allowlist_check(settings: Settings) -> Check:
         known = ", ".join(sorted(REVIEW.families))
         return Check(name, Level.FAIL, f"no such family: {', '.join(foreign)}", f"statistics.families: {known}")
     if len(chosen.allowlist) > HOST_ALLOWLIST_MAX:
-        found = f"{len(chosen.allowlist):,} projects; a host takes {HOST_ALLOWLIST_MAX:,}"
+        found = f"{plural(len(chosen.allowlist), 'project')}; a host takes {HOST_ALLOWLIST_MAX:,}"
         return Check(name, Level.FAIL, found, "Shorten statistics.allowlist, on every host alike.")
     if chosen.allowlist and not chosen.writes:
-        found = f"{len(chosen.allowlist):,} projects, but statistics.writes is off: nothing is kept or served"
+        found = f"{plural(len(chosen.allowlist), 'project')}, but statistics.writes is off: nothing is kept or served"
         return Check(name, Level.WARN, found, "Set statistics.writes = true, on every host alike.")
     if chosen.allowlist and not chosen.families:
-        found = f"{len(chosen.allowlist):,} projects, but no families: nothing is kept or served"
+        found = f"{plural(len(chosen.allowlist), 'project')}, but no families: nothing is kept or served"
         return Check(name, Level.WARN, found, "Set statistics.families, on every host alike.")
     if chosen.writes and not chosen.allowlist:
         found = "empty: no project is under statistics yet"
         return Check(name, Level.WARN, found, "Add projects to statistics.allowlist; `statlib load` does it by itself.")
-    return Check(name, Level.OK, f"{len(chosen.allowlist):,} projects, {len(chosen.families):,} families")
+    families = plural(len(chosen.families), "family", "families")
+    return Check(name, Level.OK, f"{plural(len(chosen.allowlist), 'project')}, {families}")
 
 
 def boundary_check(settings: Settings) -> Check:
@@ -95,19 +97,19 @@ def _probed(mongo: Mongo) -> Iterator[Check]:
     yield Check("replica set", Level.OK, facts.set_name)
     yield Check("server time", Level.OK, "filters on $$NOW hold")
     yield Check("snapshots", Level.OK, "snapshot sessions hold")
-    yield _lifetime(facts)
+    yield _lifetime(facts, mongo.settings.mongo.uri.get_secret_value())
     yield _storage(mongo)
     yield _projects(mongo)
 
 
-def _lifetime(facts: ServerFacts) -> Check:
+def _lifetime(facts: ServerFacts, uri: str) -> Check:
     name, seconds = "transactions", facts.transaction_lifetime_s
     if seconds is None:
         found = "transactionLifetimeLimitSeconds is not readable by this user"
         return Check(name, Level.WARN, found, "Ask whoever runs the server that it is at most 10; it is 60 by default.")
     if seconds > TRANSACTION_LIFETIME_MAX_S:
         found = f"transactionLifetimeLimitSeconds is {seconds}: a lost commit blocks its documents that long"
-        return Check(name, Level.WARN, found, SET_LIFETIME)
+        return Check(name, Level.WARN, found, SET_LIFETIME.format(address=shown_address(uri)))
     return Check(name, Level.OK, f"transactionLifetimeLimitSeconds is {seconds}")
 
 
@@ -116,7 +118,7 @@ def _storage(mongo: Mongo) -> Check:
     lacking = sorted(set(storage.COLLECTIONS) - there)
     control = mongo.collection(GLOBAL_CONTROL).find_one({"_id": GLOBAL_ID}, {"Mode": 1})
     if lacking or control is None:
-        found = f"database {mongo.database.name} lacks {len(lacking)} collections" + (
+        found = f"database {mongo.database.name} lacks {plural(len(lacking), 'collection')}" + (
             "" if control else ", and the fleet's control"
         )
         return Check("storage", Level.WARN, found, "statlib init")

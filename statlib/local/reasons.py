@@ -45,6 +45,10 @@ class LocalReason(Reason):
         RefusalKind.CONTENTION,
         "Wait for the other `statlib up` or `statlib down` to finish, then try again.",
     )
+    DeploymentConfigured = (
+        RefusalKind.CONFLICT,
+        "Leave `statlib.up()` out: that deployment is used. For the embedded server, unset mongo.uri where it is set.",
+    )
     NotEmbedded = (
         RefusalKind.NOT_FOUND,
         "Run `statlib up` first, or edit the deployment's own statlib.toml.",

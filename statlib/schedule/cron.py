@@ -22,6 +22,7 @@ from itertools import takewhile
 
 from cronsim import CronSim, CronSimError
 
+from statlib.kernel.plurals import plural
 from statlib.kernel.refusals import Refusal
 from statlib.schedule.reasons import ScheduleReason
 
@@ -71,7 +72,7 @@ class QuartzCron:
         """Refuses CronInvalid, naming the field; also an expression that has no slot in any year."""
         fields = text.upper().split()
         if len(fields) not in (6, 7):
-            raise Refusal(ScheduleReason.CronInvalid, f"{text!r} has {len(fields)} fields, not 6 or 7")
+            raise Refusal(ScheduleReason.CronInvalid, f"{text!r} has {plural(len(fields), 'field')}, not 6 or 7")
         try:
             cron = cls(
                 text,

@@ -23,6 +23,7 @@ from types import FrameType
 from pymongo.errors import PyMongoError
 
 from statlib.kernel import telemetry
+from statlib.kernel.plurals import plural
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import ScheduleSettings
 from statlib.mongo.connection import Mongo
@@ -179,7 +180,7 @@ class Scheduler:
     def _drain(self, wait: _Wait) -> None:
         """Let own runs finish, then stop what has not; nothing new is taken."""
         if self._runs:
-            self.say(f"waiting for {len(self._runs)} runs, at most {self.settings.drain_s:g} s")
+            self.say(f"waiting for {plural(len(self._runs), 'run')}, at most {self.settings.drain_s:g} s")
         self._await_runs(wait, self.settings.drain_s)
         for started in self._runs.values():
             started.process.terminate()

@@ -21,6 +21,7 @@ from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 
 from statlib.kernel.identifiers import new_token
+from statlib.kernel.plurals import plural
 from statlib.kernel.refusals import Refusal
 from statlib.mongo.connection import Mongo
 from statlib.mongo.leases import Lease, acquire, fence, release
@@ -263,7 +264,7 @@ def _settle_unbegun(step: _Step, schedule: Schedule, slot: Slot, lease: Lease) -
     if slot.claims < CLAIMS_MAX:
         _move(step, slot, SlotState.DUE)
         return True
-    ended = Ended(SlotState.FAILED, SlotReason.RUN_DIED, f"its run could not be begun, {slot.claims} times")
+    ended = Ended(SlotState.FAILED, SlotReason.RUN_DIED, f"its run could not be begun, {plural(slot.claims, 'time')}")
     _move(step, slot, SlotState.FAILED, Reason=ended.reason, Detail=ended.detail)
     claim = Claim(schedule, slot.slot_at_utc, slot.claims, slot.attempt, lease)
     run = _run_of(claim, slot.attempt + 1, SlotState.FAILED, step.now)

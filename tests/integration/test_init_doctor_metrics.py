@@ -128,6 +128,7 @@ def test_doctor_warns_of_a_long_transaction_lifetime_with_the_command_that_sets_
     found = checks_of(answered)["transactions"]
     assert (code, found["level"]) == (0, "warn")
     assert "transactionLifetimeLimitSeconds: 10" in found["remedy"]
+    assert "mongosh 'mongodb://127.0.0.1:" in found["remedy"]
     assert checks_of(command("doctor")[1])["transactions"]["level"] == "ok"
 
 

@@ -1,4 +1,4 @@
-"""Where ``statlib.up()`` looks for a data folder that somebody has begun."""
+"""Where ``statlib.up()`` looks for a data folder that somebody has begun, and when it starts nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from statlib.application import begun_above
+from statlib.application import begun_above, up
+from statlib.kernel.refusals import Refusal
+from statlib.local.reasons import LocalReason
 
 
 @pytest.fixture
@@ -44,3 +46,20 @@ def test_somebody_else_s_folder_is_not_taken(below: Path, monkeypatch: pytest.Mo
     another = os.getuid() + 1
     monkeypatch.setattr(os, "getuid", lambda: another)
     assert begun_above(below) is None
+
+
+@pytest.mark.parametrize("own_settings_in_force", [False, True])
+def test_no_server_is_started_that_the_settings_would_pass_over(
+    own_settings_in_force: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STATLIB__MONGO__URI", "mongodb://jo:hunter22@db.example:27017/?replicaSet=rs0")
+    if own_settings_in_force:
+        (tmp_path / ".statlib").mkdir()
+        (tmp_path / ".statlib" / "statlib.toml").write_text("[mongo]\n")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(Refusal) as refused:
+        up()
+    assert refused.value.reason is LocalReason.DeploymentConfigured
+    assert refused.value.detail == "mongo.uri names mongodb://db.example:27017"
+    assert sorted(tmp_path.rglob("*")) == before
