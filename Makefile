@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help soak test check format reference pins lab dev clean
+.PHONY: help soak test check prove format reference pins lab dev clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -38,6 +38,9 @@ check: $(DEV) ## Lint, types, contracts, tidiness, and whether generated pages a
 	$(BIN)/python -m tools.reference --check
 	$(BIN)/nbstripout --keep-id --verify $(NOTEBOOKS)
 	$(BIN)/pytest -q tests/unit/test_tidy.py
+
+prove: $(DEV) ## Play 2,000 random histories of every writer, in two processes (about an hour).
+	@tools/prove $(BIN)
 
 format: $(DEV) ## Format code, and strip notebooks of what running them left.
 	$(BIN)/ruff check --fix

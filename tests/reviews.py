@@ -29,7 +29,17 @@ from statlib.review.families.project_screening import NAME as PROJECT_SCREENING
 from statlib.review.screening_writer import ScreeningWriter
 from statlib.statistics import hosts, modes, storage
 from statlib.statistics.backfill import backfill
-from statlib.statistics.documents import CONTROL, DELTA, GLOBAL_CONTROL, GUARD, RECEIPT, ROW, Mode, TrackingMode
+from statlib.statistics.documents import (
+    CONTROL,
+    DELTA,
+    GLOBAL_CONTROL,
+    GUARD,
+    RECEIPT,
+    ROW,
+    TOKEN_FIELDS,
+    Mode,
+    TrackingMode,
+)
 from statlib.statistics.reader import ALL, Bundle, read_bundle
 from tests.oracles import families_annotation, families_screening
 from tests.oracles.project_screening import project_screening
@@ -109,6 +119,15 @@ class Review:
     def truth_of(self, family: str) -> dict[str, dict[str, int]]:
         """The naive count of each scope that the stored project declares now. Zeros are absent."""
         return ORACLES[family](self.stored_studies(), self.stored_project(), self.tracked)
+
+    def whole_truth(self) -> dict[str, dict[str, dict[str, int]]]:
+        """``truth_of`` every family, from one reading of what is stored."""
+        studies, project, tracked = self.stored_studies(), self.stored_project(), self.tracked
+        return {family: count(studies, project, tracked) for family, count in ORACLES.items()}
+
+    def source_is_hidden(self) -> bool:
+        control = self.control()
+        return any(control.get(field) is not None for field in TOKEN_FIELDS.values())
 
     @property
     def tracked(self) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from statlib.kernel.cancellation import require_not_cancelled
@@ -91,10 +92,10 @@ def rebuild_together(
     """
     _require_settings(host, catalogue, project, families)
     mongo = host.mongo
-    wanted = _declared(mongo, catalogue, project, families)
-    with leased(mongo, project, wanted) as leases:
+    _require_declared(mongo, catalogue, project, families)
+    with leased(mongo, project, families) as leases:
         candidates = admit(mongo, catalogue, project, leases)
-        this = _Try(wanted, leases, candidates, force)
+        this = _Try(families, leases, candidates, force)
         published: list[str] = []
         try:
             require_not_cancelled()
@@ -129,7 +130,9 @@ def _require_settings(
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    wanted: Mapping[str, tuple[str, ...]]
+    """``asked``: scopes per family, None for all that the project declares at the snapshot."""
+
+    asked: Mapping[str, Sequence[str] | None]
     leases: Mapping[str, Lease]
     candidates: Mapping[str, Candidate]
     force: bool
@@ -140,19 +143,20 @@ def _calculate_and_publish(
 ) -> RebuiltTogether:
     """``published`` grows by each family whose candidate became visible."""
     with snapshot(mongo) as session:
-        at = require_state(mongo, catalogue, session, project, list(this.wanted))
-        require_admissible(mongo, at, this.wanted)  # the fleet may have been opened since: it stales no guard
+        at = require_state(mongo, catalogue, session, project, list(this.asked))
+        wanted = _declared(catalogue, this.asked, at.context)
+        require_admissible(mongo, at, wanted)  # the fleet may have been opened since: it stales no guard
         rows = {
             (row.family, row.scope): row
             for row in map(
                 Row.from_bson,
-                mongo.collection(ROW).find(queries.visible_rows(project, this.wanted), session=session),
+                mongo.collection(ROW).find(queries.visible_rows(project, wanted), session=session),
             )
         }
-        counted = calculate(PinnedReads(mongo, session), catalogue, this.wanted, project, at.context)
+        counted = calculate(PinnedReads(mongo, session), catalogue, wanted, project, at.context)
     rebuilt: dict[str, Rebuilt] = {}
     lost: dict[str, Refusal] = {}
-    for family, scopes in this.wanted.items():
+    for family, scopes in wanted.items():
         current, drifted = _judge(at, family, scopes, rows, counted[family])
         todo = tuple(scope for scope in scopes if this.force or scope not in current)
         if todo or not current:  # else nothing rests on the clocks, so no save may make this family lose
@@ -198,15 +202,21 @@ def _judge(
     return right, tuple(s for s in servable if s not in right)
 
 
-def _declared(
-    mongo: Mongo, catalogue: AnyCatalogue, project: UUID, families: Mapping[str, Sequence[str] | None]
-) -> dict[str, tuple[str, ...]]:
+def _require_declared(
+    mongo: Mongo, catalogue: AnyCatalogue, project: UUID, asked: Mapping[str, Sequence[str] | None]
+) -> None:
+    """Refuse an unknown scope while nothing is written yet. The snapshot decides again: an edit may come between."""
     document = mongo.collection(catalogue.context_collection).find_one({"_id": project})
     if document is None:
         raise Refusal(OperateReason.ProjectNotFound, f"project {project}")
-    context = catalogue.domain.context(document, TrackingMode.TRACKED)
+    _declared(catalogue, asked, catalogue.domain.context(document, TrackingMode.TRACKED))
+
+
+def _declared(
+    catalogue: AnyCatalogue, asked: Mapping[str, Sequence[str] | None], context: Any
+) -> dict[str, tuple[str, ...]]:
     wanted: dict[str, tuple[str, ...]] = {}
-    for family, scopes in families.items():
+    for family, scopes in asked.items():
         known = catalogue.family(family).declared_scopes(context)
         unknown = set(scopes or ()) - set(known)
         if unknown:

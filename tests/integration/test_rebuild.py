@@ -15,7 +15,7 @@ from statlib.mongo.leases import acquire
 from statlib.mongo.reasons import MongoReason
 from statlib.statistics import publication, queries
 from statlib.statistics import rebuild as rebuild_module
-from statlib.statistics.admission import lease_id
+from statlib.statistics.admission import admit, lease_id
 from statlib.statistics.bounds import PUBLICATION_SCOPES_MAX, REBUILD_LEASE_TTL_S
 from statlib.statistics.documents import GUARD, LEASE, OUTBOX, ROW, DeltaKind, Mode, State
 from statlib.statistics.reader import ALL
@@ -505,6 +505,35 @@ def test_a_crash_leaves_rebuilding_and_the_next_try_takes_over(stale: Library, m
     assert stale.read((SHELVES, ALL)).reason is ServeReason.GuardNotFresh
     assert stale.rebuild().published == shelves(range(3))
     assert stale.read((SHELVES, ALL)).reason is None
+
+
+@pytest.mark.parametrize("declared", [range(2), range(4)])
+def test_an_edit_between_admission_and_snapshot_decides_which_scopes_are_published(
+    stale: Library, monkeypatch: pytest.MonkeyPatch, declared: range
+) -> None:
+    def admitted(*arguments: Any) -> Any:
+        candidates = admit(*arguments)
+        stale.set_context(Shelves=list(declared))
+        return candidates
+
+    monkeypatch.setattr(rebuild_module, "admit", admitted)
+    assert stale.rebuild().published == shelves(declared)
+    assert stale.read((SHELVES, ALL)).values[SHELVES] == stale.truth(SHELVES)
+
+
+def test_a_named_scope_that_an_edit_removed_meanwhile_is_refused(
+    stale: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def admitted(*arguments: Any) -> Any:
+        candidates = admit(*arguments)
+        stale.set_context(Shelves=[0])
+        return candidates
+
+    monkeypatch.setattr(rebuild_module, "admit", admitted)
+    with pytest.raises(Refusal) as refused:
+        stale.rebuild(scopes=["shelf/1"])
+    assert refused.value.reason is OperateReason.ScopeUnknown
+    assert stale.guard()["Candidate"] is None
 
 
 def test_a_try_that_fails_withdraws_its_candidate_and_releases_its_leases(
