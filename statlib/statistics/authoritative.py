@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pymongo.client_session import ClientSession
 
+from statlib.kernel.cancellation import require_not_cancelled
 from statlib.mongo.connection import Mongo
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.counters import Counters, without_zeros
@@ -35,17 +36,20 @@ def calculate(
     """Every declared scope of each family, counted from the source of one moment; zeros are left out.
 
     A registered pass that feeds two or more of the families counts them in one command; each of the rest costs one.
+    Stops between two commands if it is told to. Refuses Cancelled.
     """
     left = list(dict.fromkeys(families))
     counted: dict[str, Mapping[str, Counters]] = {}
     for shared in catalogue.passes:
         fed = shared.families.intersection(left)
         if len(fed) > 1:
+            require_not_cancelled()
             groups = reads.aggregate(catalogue.source_collection, shared.aggregation(project, context, fed))
             counted.update(shared.collect(groups, context, fed))
             left = [family for family in left if family not in fed]
     for name in left:
         family = catalogue.family(name)
+        require_not_cancelled()
         groups = reads.aggregate(catalogue.source_collection, family.aggregation(project, context))
         counted[name] = family.collect(groups, context)
     return {

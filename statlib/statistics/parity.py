@@ -59,6 +59,7 @@ def compare(host: Host, catalogue: AnyCatalogue, project: UUID, families: Iterab
         scopes = declared(catalogue, moment.context, asked)
         reasons = {f: closed_gate(host, catalogue, project, moment, {f: wanted}) for f, wanted in scopes.items()}
         served = {family: wanted for family, wanted in scopes.items() if reasons[family] is None}
+        require_not_cancelled()
         counted = authoritative_values(reads, catalogue, project, moment.context, served)
     return tuple(_compared(family, scopes[family], moment, counted, reasons[family]) for family in asked)
 

@@ -105,6 +105,7 @@ def assert_nothing_held(boundary: Boundary) -> None:
 
 LONG: dict[str, Callable[[AdminClient, Boundary], Any]] = {
     "backfill": lambda client, at: client.backfill(at.library.project, SHELVES, request_id="the-request"),
+    "backfill of several": lambda client, at: client.backfill_together(at.library.project, request_id="the-request"),
     "rebuild": lambda client, at: client.rebuild(at.library.project, SHELVES, request_id="the-request"),
 }
 
@@ -183,7 +184,7 @@ def test_an_auditor_stops_their_own_comparison_and_nobody_else_s_backfill(bounda
     assert_nothing_held(boundary)
 
 
-def test_a_comparison_of_several_families_stops_between_them(boundary: Boundary, held: Held) -> None:
+def test_a_comparison_of_several_families_stops_before_it_counts(boundary: Boundary, held: Held) -> None:
     families = list(LIBRARY.families)
     with boundary.client() as client:
         with asking(lambda: client.parity(boundary.library.project, families, request_id="a-comparison")) as ended:

@@ -123,6 +123,17 @@ def test_an_operator_asks_why_backfills_compares_and_turns_gates(opened: Review)
     assert run("fleet", "open").stdout.startswith("fleet: open, mode epoch ")
 
 
+def test_several_families_or_all_that_are_kept_are_backfilled_by_one_command(opened: Review) -> None:
+    project, kept = opened.project, sorted(opened.mongo.settings.statistics.families)
+    (alone,) = json.loads(run("backfill", project, "--all", "--json").stdout)["families"]
+    assert (alone["parity"]["family"], alone["parity"]["exact"], kept) == (FAMILY, True, [FAMILY])
+    refused = run("backfill", project, FAMILY, "SearchPopulation")
+    assert (refused.exit_code, "SettingsExclude: SearchPopulation" in refused.stderr) == (4, True)
+    for words in ((), (FAMILY, "--all")):
+        usage = run("backfill", project, *words)
+        assert (usage.exit_code, "Name one family or more, or give --all." in usage.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("words", [("why",), ("backfill", FAMILY), ("parity",), ("gate open",)])
 def test_an_unknown_project_is_said_to_be_unknown_before_anything_else(opened: Review, words: tuple[str, ...]) -> None:
     command, *others = words

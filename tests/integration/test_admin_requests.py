@@ -27,7 +27,7 @@ from statlib.passes.operations import OPERATION
 from statlib.passes.retention import Records
 from statlib.statistics.reasons import OperateReason
 from tests.boundaries import Boundary, boundary_of, new_request_id
-from tests.domain import SHELVES
+from tests.domain import LOANS, SHELVES
 from tests.servers import fail_command
 
 
@@ -55,6 +55,9 @@ CALLS: dict[str, Call] = {
     "fleet": lambda client, _, request_id: client.set_fleet_mode(enabled=False, request_id=request_id),
     "gate": lambda client, project, request_id: client.set_narrow_gate(project, enabled=True, request_id=request_id),
     "backfill": lambda client, project, request_id: client.backfill(project, SHELVES, request_id=request_id),
+    "backfill of several": lambda client, project, request_id: client.backfill_together(
+        project, [SHELVES, LOANS], request_id=request_id
+    ),
     "rebuild": lambda client, project, request_id: client.rebuild(project, SHELVES, force=True, request_id=request_id),
     "retention": lambda client, _, request_id: client.prune(Records.AUDIT, request_id=request_id),
 }
