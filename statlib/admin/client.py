@@ -12,6 +12,7 @@ import httpx
 from pydantic import TypeAdapter
 
 from statlib.admin import backfill_wire, wire, wire_records
+from statlib.admin.edit_client import EditCalls
 from statlib.admin.reasons import AdminReason
 from statlib.admin.run_wire import AnchorRequest, RunAnchor
 from statlib.backfills.lifecycle import Operator
@@ -21,6 +22,7 @@ from statlib.kernel.refusals import Fault, Refusal, StatlibError, find_reason
 from statlib.passes.audit import Outcome
 from statlib.passes.retention import Records
 from statlib.postgres.reasons import PostgresReason
+from statlib.review.edits import Edit
 
 T = TypeVar("T")
 PREFIX = "/api/admin/project-statistics"
@@ -30,7 +32,7 @@ TIMEOUT_S = 60.0  # longer than the boundary's own deadline, so that its typed a
 _LONG = httpx.Timeout(TIMEOUT_S, read=None)  # a long operation answers when it has ended; the server hears us leave
 
 
-class AdminClient:
+class AdminClient(EditCalls):
     """Typed calls. A refusal comes back as the Refusal that the server raised, with its current state.
 
     ``request_id`` makes a repeat of an accepted call return its first outcome; without one every call is its own.
@@ -210,7 +212,7 @@ class AdminClient:
         self,
         method: str,
         path: str,
-        asked: wire.Request,
+        asked: wire.Request | Edit,
         type_: type[T],
         request_id: str | None,
         *,

@@ -76,6 +76,8 @@ COMMANDS: dict[str, Entry] = {
     "fleet": Entry("statlib.cli.operate:fleet", "Open or close statistics for the whole fleet."),
     "backfill": Entry("statlib.cli.operate:backfill", "Publish a family, and prove it served and exact."),
     "parity": Entry("statlib.cli.operate:parity", "Compare stored counters with the source."),
+    "project": Entry("statlib.cli.project:project", "Edit a review, its members, stages, questions and searches."),
+    "fences": Entry("statlib.cli.fences:fences", "Show and settle operations that keep statistics back."),
     "admin": Entry("statlib.cli.admin:admin", "Serve the admin boundary, and keep its tokens."),
 }
 

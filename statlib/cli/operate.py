@@ -69,6 +69,20 @@ def close_fleet(request_id: str | None) -> None:
     _turn_fleet(request_id, enabled=False)
 
 
+@fleet.command("tracking")
+@click.argument("mode", type=click.Choice(["tracked", "untracked"]))
+@_request_id
+@json_option
+def track_reviewers(mode: str, request_id: str | None) -> None:
+    """Count reservations towards allocation, or not. Every row is outdated by a switch: backfill."""
+    from statlib.statistics.documents import TrackingMode  # noqa: PLC0415
+
+    chosen = TrackingMode(mode.capitalize())
+    turned = ask(lambda client: client.set_tracking_mode(chosen, request_id=request_id))
+    epoch = turned.reviewer_tracking_epoch
+    answer(turned.model_dump(mode="json"), f"reviewers: {turned.reviewer_tracking_mode}, tracking epoch {epoch}")
+
+
 @click.command()
 @click.argument("project", type=click.UUID)
 @click.argument("families", metavar="[FAMILY]...", nargs=-1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,80 +12,26 @@ from pydantic import ValidationError
 from statlib.kernel.refusals import Reason, Refusal
 from statlib.kernel.settings import Settings
 from statlib.review import edits
-from statlib.review.annotation import tallies_after
 from statlib.review.bulk import DecisionRow, update_studies
 from statlib.review.catalogue import REVIEW
 from statlib.review.documents import (
     PROJECTS,
     STUDIES,
-    Answer,
     AnswerKind,
-    Question,
-    Screening,
     Search,
-    Session,
-    SessionStatus,
-    SlotReservation,
     StageKind,
-    Study,
 )
 from statlib.review.edit_reasons import EditReason
-from statlib.review.edits import Edit, Renaming, SetOptions, SetThreshold, edit_project, set_options, set_threshold
+from statlib.review.edits import Edit, SetOptions, SetThreshold, edit_project, set_options, set_threshold
 from statlib.review.reasons import ReviewReason
 from statlib.review.screening import Decision
 from statlib.review.searches import import_search, remove_search
 from statlib.statistics.bounds import FENCE_CHUNK_DOCS_MAX, FENCE_LEASE_TTL_S
 from statlib.statistics.documents import FenceKind, State
 from statlib.statistics.fences import Asked, admit, chunk, release_interrupted, standing
-from statlib.statistics.parity import compare
 from statlib.statistics.reasons import FenceReason, OperateReason, ServeReason
-from tests.reviews import ALL_FAMILIES, JOINED, ORACLES, Review, review, stage
-
-AT = datetime(2024, 3, 1, tzinfo=UTC)
-COLOUR = Question(id=uuid4(), stage_id=uuid4(), text="Colour?", answer=AnswerKind.CHOICE, options=("red", "blue"))
-
-
-def populated(base: Settings) -> Any:
-    """Two stages, three members, two searches; one question, of the first stage."""
-    stages = (stage("first"), stage("second"))
-    question = COLOUR.model_copy(update={"stage_id": stages[0].id})
-    return review(base, studies=8, families=ALL_FAMILIES, members=3, stages=stages, questions=[question], searches=2)
-
-
-def populate(of: Review) -> None:
-    """Decisions of members and of a stranger in every class, sessions of every kind, a reservation."""
-    stranger = uuid4()
-    people = (*of.members, stranger)
-    for number, study in enumerate(of.studies):
-        screenings = tuple(
-            Screening(investigator_id=person, included=(number + place) % 3 > 0, at_utc=AT)
-            for place, person in enumerate(people[: number % 5])
-        )
-        sessions = tuple(
-            Session(
-                id=uuid4(),
-                stage_id=of.stages[place % 2],
-                investigator_id=person,
-                status=SessionStatus.COMPLETED if (number + place) % 2 else SessionStatus.STARTED,
-                reconciliation=place == 2,
-                answers=(Answer(question_id=COLOUR.id, value=colour, key=colour),) if place % 2 == 0 else (),
-                at_utc=AT,
-            )
-            for place, person in enumerate(people[: number % 4])
-            for colour in (COLOUR.options[number % 2],)
-        )
-        held = (
-            (SlotReservation(stage_id=of.stages[1], investigator_id=of.members[2], at_utc=AT),) if number == 3 else ()
-        )
-        stored = Study.from_bson(of.study(study))
-        changed = {
-            "screenings": screenings,
-            "sessions": sessions,
-            "slot_reservations": held,
-            "tallies": tallies_after(stored, sessions, held),
-        }
-        of.mongo.collection(STUDIES).replace_one({"_id": study}, stored.model_copy(update=changed).to_bson())
-    set_threshold(of.host, of.project, SetThreshold(min_screenings=2, agreement_ratio=0.66))
+from tests.edited_reviews import AT, COLOUR, assert_right, backfilled, new_studies, populate, populated, renaming
+from tests.reviews import ALL_FAMILIES, JOINED, Review, review
 
 
 @pytest.fixture
@@ -94,25 +39,8 @@ def served(emptied: Settings) -> Iterator[Review]:
     """Every scope of every family served."""
     with populated(emptied) as opened:
         populate(opened)
-        opened.backfill_all()
-        assert_right(opened, served=True)
+        backfilled(opened)
         yield opened
-
-
-def assert_right(of: Review, *, served: bool | None = None) -> None:
-    """What a reader is given is what the source says, and what a naive count of it says; parity finds nothing."""
-    bundle = of.read_all()
-    for family in ALL_FAMILIES:
-        assert bundle.values[family] == ORACLES[family](of.stored_studies(), of.stored_project()), family
-    for compared in compare(of.host, REVIEW, of.project, ALL_FAMILIES):
-        assert not compared.differences, compared
-    if served is not None:
-        assert (bundle.reason is None) == served, bundle.reason
-
-
-def backfilled(of: Review) -> None:
-    of.backfill_all()
-    assert_right(of, served=True)
 
 
 def stale(of: Review) -> dict[str, set[str] | str]:
@@ -381,10 +309,6 @@ def test_a_threshold_that_returns_revives_nothing(served: Review) -> None:
     backfilled(served)
 
 
-def renaming(**renamed: str) -> tuple[Renaming, ...]:
-    return tuple(Renaming(old=old, new=new) for old, new in renamed.items())
-
-
 # --- options ---------------------------------------------------------------------------------------------------------
 
 
@@ -522,10 +446,6 @@ def test_other_rows_take_an_interrupted_update_s_place_and_say_so(served: Review
 
 
 # --- searches --------------------------------------------------------------------------------------------------------
-
-
-def new_studies(count: int) -> list[Study]:
-    return [Study(id=uuid4(), project_id=UNKNOWN, title=f"new {n}") for n in range(count)]
 
 
 @pytest.mark.req("FENCE-01")
