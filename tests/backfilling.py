@@ -12,14 +12,19 @@ from uuid import uuid4
 
 import psycopg
 
+from statlib.backfills.batches import run_batch
+from statlib.backfills.claims import acquire, release
 from statlib.backfills.controls import control
 from statlib.backfills.definitions import BatchBound, Definition, RetryPolicy, key
-from statlib.backfills.lifecycle import Operator
+from statlib.backfills.lifecycle import Lifecycle, Operator
 from statlib.backfills.read_model import show_backfill
 from statlib.backfills.registry import Registry, register
+from statlib.backfills.rows import BackfillRow
+from statlib.backfills.sql import statement
 from statlib.backfills.worker import Step, Worker
 from statlib.passes.actions import Action
 from statlib.postgres.connection import Postgres, connected
+from statlib.postgres.transactions import transact
 from tests.postgres import Database
 
 DEADLINE_S = 60.0
@@ -105,6 +110,17 @@ class Bench:
                 self.postgres.clock.advance(1)
         raise AssertionError(f"still {self.lifecycle()} after {turns_max} turns")
 
+    def mutate_all(self) -> None:
+        """Batch by batch through the bound, and let the claim go: the row is validating, and nothing is proved."""
+        claimed = acquire(self.postgres, self.registry, "mutator")
+        assert claimed is not None
+        row = claimed.row
+        reading = statement("read", self.postgres.clock)
+        while row.lifecycle is Lifecycle.RUNNING:
+            run_batch(self.postgres, ALWAYS_FOLDING, claimed.claim, row)
+            row = BackfillRow.of(transact(self.postgres, lambda s: s.required(reading, stable_id=self.id, limit=1)))
+        release(self.postgres, claimed.claim)
+
     def notes(self) -> list[tuple[Any, ...]]:
         return self.database.admin("SELECT shelf, place, folded, touched FROM note ORDER BY shelf, place")
 
@@ -183,3 +199,17 @@ class InThread(threading.Thread):
 def steps_of(worker: Worker) -> tuple[Step, ...]:
     turn = worker.turn()
     return turn.steps if turn is not None else ()
+
+
+BARRIER = 4711
+WAITING_TO_FOLD = shaped(
+    mutate=waiting_for(BARRIER, "UPDATE note SET folded = lower(text), touched = touched + 1 WHERE {window}")
+)
+ALWAYS_FOLDING = shaped(mutate="UPDATE note SET folded = lower(text), touched = touched + 1 WHERE {window}")
+WAITING_TO_PROVE = shaped(validate=waiting_for(BARRIER, UNFOLDED))
+DEFINITIONS = {
+    "plain": FOLD_NOTES,
+    "waiting-to-fold": WAITING_TO_FOLD,
+    "waiting-to-prove": WAITING_TO_PROVE,
+    "always": ALWAYS_FOLDING,
+}

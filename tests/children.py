@@ -87,7 +87,15 @@ def _listen(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
 
 def _as_environment(settings: Settings) -> dict[str, str]:
     chosen = settings.statistics
-    return {
+    postgres = {
+        "STATLIB__POSTGRES__URL": settings.postgres.url.get_secret_value(),
+        "STATLIB__POSTGRES__ADMIN_URL": settings.postgres.admin_url.get_secret_value(),
+        "STATLIB__BACKFILLS__CLAIM_TTL_S": str(settings.backfills.claim_ttl_s),
+        "STATLIB__BACKFILLS__POLL_S": str(settings.backfills.poll_s),
+        "STATLIB__BACKFILLS__TURN_S": str(settings.backfills.turn_s),
+        "STATLIB__BACKFILLS__AUTOMATIC": str(settings.backfills.automatic).lower(),
+    }
+    return (postgres if settings.postgres.url.get_secret_value() else {}) | {
         "STATLIB__DATA_DIR": str(settings.data_dir),
         "STATLIB__MONGO__URI": settings.mongo.uri.get_secret_value(),
         "STATLIB__MONGO__DATABASE": settings.mongo.database,

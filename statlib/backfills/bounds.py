@@ -8,7 +8,5 @@ DIAGNOSTIC_CHARS_MAX = 500  # as the table's CHECK says
 METADATA_BYTES_MAX = 2_000  # as the table's CHECK says
 CHANGES_PER_ROW_MAX = 16  # rows that a definition may change for each row that it selects
 CLAIM_MARGIN = 2.0  # a claim lasts this many times the longest batch or validation step, at least
-VALIDATION_HOLD_S = 60.0  # a dead validator keeps others waiting no longer
 LISTED_MAX = 1_000  # backfills that one answer lists
-EXAMPLES_MAX = 2  # keys that a validation's diagnostic names: where the failing range begins and ends
 FLOOR_ROWS = 10  # the fewest rows a batch shrinks to, where a definition names no other floor

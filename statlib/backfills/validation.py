@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass
 
 from statlib.backfills.batches import select
-from statlib.backfills.bounds import VALIDATION_HOLD_S
 from statlib.backfills.definitions import Definition
 from statlib.backfills.failures import bounded
 from statlib.backfills.reasons import BackfillReason
@@ -97,9 +96,9 @@ def complete(postgres: Postgres, claim: Claim, examined: Examined) -> None:
 
 
 def hold(postgres: Postgres, stable_id: str, holder: str) -> bool:
-    """Take or keep the one place for a validation of this id; whether it is ours."""
+    """Take or keep the one place for a validation of this id; whether it is ours. It lasts as long as a claim does."""
     holding = statement("hold_validation", postgres.clock)
-    values = {"stable_id": stable_id, "holder": holder, "hold_s": VALIDATION_HOLD_S}
+    values = {"stable_id": stable_id, "holder": holder, "hold_s": postgres.settings.backfills.claim_ttl_s}
     return transact(postgres, lambda session: session.run(holding, **values)) == 1
 
 
