@@ -63,9 +63,12 @@ class MembershipScreening:
         was, now = context.inclusion_class(before), context.inclusion_class(after)
         crossed = (was is InclusionClass.UNDECIDED) != (now is InclusionClass.UNDECIDED)
         old, new = dict(before.screenings), dict(after.screenings)
+        unscreened = minus(counters_of(None, now), counters_of(None, was))
         return moved_within_bound(
             {
                 member_scope(member): minus(counters_of(new.get(member), now), counters_of(old.get(member), was))
+                if member in old or member in new
+                else unscreened
                 for member in context.members
                 if crossed or member in changed
             },
