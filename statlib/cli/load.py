@@ -10,6 +10,7 @@ from uuid import UUID
 
 import click
 
+from statlib.cli.load_records import copied_records
 from statlib.cli.output import answer, counted, json_option
 from statlib.kernel.settings import Settings, load_settings
 from statlib.mongo.connection import Mongo, connected
@@ -74,10 +75,11 @@ class Loaded:
 @click.option("--studies", type=int, help="Simulated: how many records.")
 @click.option("--reviewers", type=int, help="Simulated: how many reviewers.")
 @click.option("--events", type=int, help="Simulated: how many decisions; by default until all is decided.")
+@click.option("--postgres", is_flag=True, help="Copy records and decisions into PostgreSQL too, for data backfills.")
 @click.option("--seed", type=int, help="Of what is made up; another seed is another review.")
 @json_option
 def load(
-    folder: Path | None, simulated: bool, name: str | None, review: str | None, seed: int | None, **sizes: int | None
+    folder: Path | None, simulated: bool, name: str | None, review: str | None, seed: int | None, postgres: bool, **sizes: int | None
 ) -> None:
     """Load the review in FOLDER, or the simulated one.
 
@@ -103,11 +105,13 @@ def load(
         format_name, reviews = _read_folder(folder, name, review, seed)
     else:
         format_name, reviews = _simulated(name, given if seed is None else {**given, "seed": seed})
+    if seed is not None and all(review.project.provenance.seed is None for review in reviews):
+        raise click.UsageError(f"--seed: nothing in a {format_name} is made up from a seed.")
     settings = load_settings()
     with connected(settings, app_name="statlib-load") as mongo:
         probe(mongo)
         reports = tuple(_report(format_name, review, _store(review, mongo, settings)) for review in reviews)
-    answer(Loaded(reports), list(_lines_of(reports)))
+    answer(Loaded(reports), [*_lines_of(reports), *(copied_records(reviews, settings) if postgres else ())])
     if any(report.problems or not report.stored.studies for report in reports):
         click.get_current_context().exit(EXIT_ROWS_NOT_LOADED)
 
@@ -175,7 +179,7 @@ def _lines(report: LoadReport) -> Iterator[str]:
     yield f"project    {'stored' if stored.project_inserted else 'was there already'}"
     yield f"studies    {stored.studies_inserted:,} stored, {stored.studies_present:,} there already"
     if report.studies_untitled:
-        yield f"           {counted(report.studies_untitled, 'study', 'studies')} known from the log only"
+        yield f"           {counted(report.studies_untitled, 'study', 'studies')} that no row describes"
     yield f"reviewers  {len(report.reviewers):,}"
     yield (
         f"decisions  {events.submitted:,} to replay, of which {events.unchanged:,} change nothing; "

@@ -44,6 +44,7 @@ def stored_studies(mongo: Mongo, project: Project) -> list[dict[str, Any]]:
         ("dimitrov_snhl", 1_498),
         ("syrf_ndc_reporting_quality", 1_325),
         ("syrf_screening_export_format", 4),
+        ("hardwicke2023_transparency", 800),
     ],
 )
 def test_a_real_review_is_stored_as_loaded(mongo: Mongo, name: str, studies: int) -> None:
@@ -274,7 +275,7 @@ class TestCommand:
         (tmp_path / "log.csv").write_text(log)
         result = self.run(str(tmp_path))
         assert result.exit_code == 0, result.output
-        assert "1 study known from the log only" in result.stdout
+        assert "1 study that no row describes" in result.stdout
 
     def test_an_unknown_folder_is_one_line_and_a_remedy(self, mongo: Mongo, tmp_path: Path) -> None:
         result = self.run(str(tmp_path))
@@ -295,6 +296,25 @@ class TestCommand:
     )
     def test_contradicting_arguments_are_bad_usage(self, arguments: tuple[str, ...]) -> None:
         assert self.run(*arguments).exit_code == 2
+
+    def test_a_seed_for_what_makes_nothing_up_is_bad_usage(self, mongo: Mongo, tmp_path: Path) -> None:
+        (tmp_path / "sheet.csv").write_text("ID,R1_decision,R2_decision\n1,1,1\n")
+        result = self.run(str(tmp_path), "--seed", "5")
+        assert result.exit_code == 2
+        assert "nothing in a two-reviewer spreadsheet is made up from a seed" in result.stderr
+        assert mongo.collection(PROJECTS).count_documents({}) == 0
+
+    def test_an_annotation_export_loads_and_says_what_of_it_is_made_up(self) -> None:
+        result = self.run(str(real_review("hardwicke2023_transparency")))
+        assert result.exit_code == 0, result.output
+        for part in (
+            "800 stored",
+            "1 study that no row describes",
+            "979 sessions and 456 reconciliations stand in the end, with 20,119 answers",
+            "5 rows were loaded, but:",
+            "Simulated reviewer 1 and Simulated reviewer 2 include every record that was annotated",
+        ):
+            assert part in result.stdout
 
     def test_under_the_embedded_default_the_project_joins_the_allowlist_once(
         self, settings: Settings, monkeypatch: pytest.MonkeyPatch

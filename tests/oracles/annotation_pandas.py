@@ -17,6 +17,10 @@ COLUMNS = {
     "analysis_access_status": "Q24", "funding_statement": "Q25", "coi_statement": "Q28",
 }  # fmt: skip
 DASH = r"\s*—\s*"  # the reconciled file has a space for it
+STAGE = "stage/Annotation"
+INCLUDERS = ("Simulated reviewer 1", "Simulated reviewer 2")  # who include every annotated article, by simulation
+RECONCILER = "Reconciler (not named)"
+TARGET = 2  # candidate sessions that an article wants
 FREE_TEXT = ("Q06", "Q11", "Q16", "Q21", "Q26", "Q29", "Q31")
 YES_OR_NO = "Q03"
 
@@ -78,3 +82,99 @@ def question_answers(folder: Path) -> dict[str, int]:
             key = f"{question}/Value/{answer}"
         counters[key] = counters.get(key, 0) + int(n)
     return counters
+
+
+Scopes = dict[str, dict[str, int]]
+
+
+def families(folder: Path) -> dict[str, Scopes]:
+    """{family: {scope: counters}} of the whole review in the end. People, searches, stage and questions by name."""
+    candidates = standing(folder)
+    per_article = candidates.groupby("article_id").size()
+    reconciled = reconciled_articles(folder)
+    included, studies = len(per_article), len(articles(folder))
+    members = [*sorted(candidates["coder"].unique()), RECONCILER, *INCLUDERS]
+    started = candidates["coder"].value_counts()
+    enough = set(per_article.index[per_article >= TARGET])
+    counted: dict[str, Scopes] = {
+        "ProjectScreening": {
+            "project": {
+                "Studies": studies,
+                "Profile/2:2": included,
+                "Profile/0:0": studies - included,
+                "Class/Included": included,
+                "Class/Unscreened": studies - included,
+                "Decisions": 2 * included,
+                "Inclusions": 2 * included,
+            }
+        },
+        "MembershipScreening": {
+            f"member/{who}": {
+                "Available": studies - included,
+                **({"Screened": included, "Included": included} if who in INCLUDERS else {"Unavailable": included}),
+            }
+            for who in members
+        },
+        "ReviewerScreening": {
+            f"member/{who}": dict.fromkeys(("Decisions", "Included", "Agreed"), included) if who in INCLUDERS else {}
+            for who in members
+        },
+        "StageAnnotation": {
+            STAGE: {
+                "Population/Included": included,
+                "Population/Undecided": studies - included,
+                **{f"Tally/Included/{n}:{n}": int(number) for n, number in per_article.value_counts().items()},
+                "Sessioned/Included/Started": included,
+                "Sessioned/Included/Completed": included,
+                "Sessioned/Included/ReconciliationStarted": len(reconciled),
+                "Sessioned/Included/ReconciliationCompleted": len(reconciled),
+            }
+        },
+        "MembershipStageAnnotation": {
+            f"{STAGE}/member/{who}": _done(int(started.get(who, 0)), len(reconciled) if who == RECONCILER else 0)
+            for who in members
+        },
+        "DomainReconciliation": {
+            STAGE: {
+                "Included/Reconciled": len(reconciled),
+                "Included/Awaiting": len(enough - reconciled),
+                "Included/NotReady": len(set(per_article.index) - enough - reconciled),
+            }
+        },
+        "ReviewerAnnotation": {
+            f"{STAGE}/member/{who}": _left(set(candidates["article_id"][candidates["coder"] == who]), enough, included)
+            for who in members
+        },
+        "QuestionAnswers": {"project": question_answers(folder)},
+        "SearchPopulation": _searches(folder),
+    }
+    return {family: {scope: _filled(of) for scope, of in scopes.items()} for family, scopes in counted.items()}
+
+
+def _done(sessions: int, reconciliations: int) -> dict[str, int]:
+    return {
+        "Included/Started": sessions,
+        "Included/Completed": sessions,
+        "Included/ReconciliationStarted": reconciliations,
+        "Included/ReconciliationCompleted": reconciliations,
+    }
+
+
+def _left(own: set[str], enough: set[str], included: int) -> dict[str, int]:
+    unavailable = len(enough - own)
+    return {"Completed": len(own), "Unavailable": unavailable, "Available": included - len(own) - unavailable}
+
+
+def _searches(folder: Path) -> Scopes:
+    """An article that both searches found is the first one's."""
+    found: set[str] = set()
+    counted: Scopes = {}
+    for name in ("search_field_wide", "search_prominent"):
+        ids = set(pd.read_csv(folder / f"{name}.csv", dtype=str)["article_id"])
+        counted[f"search/{name}"] = {"Studies": len(ids - found)}
+        found |= ids
+    return counted
+
+
+def _filled(counters: dict[str, int]) -> dict[str, int]:
+    return {key: value for key, value in counters.items() if value}

@@ -36,12 +36,14 @@ def loaders(name: str | None = None, *, review: str | None = None, seed: int | N
 def detect(folder: Path, *, name: str | None = None, review: str | None = None, seed: int | None = None) -> Loader:
     """The one loader whose format ``folder`` holds.
 
-    Refuses FormatUnknown and FormatAmbiguous, saying what was found and what was looked for, and ExportUnreadable for
-    what is not a readable folder.
+    Refuses FormatUnknown and FormatAmbiguous, saying what was found and what was looked for, ExportUnreadable for what
+    is not a readable folder, and ReviewNotNamed where ``review`` is to pick from a format that holds but one.
     """
     offered = loaders(name, review=review, seed=seed)
     fitting = [loader for loader in offered if loader.recognises(folder)]
     if len(fitting) == 1:
+        if review is not None and not isinstance(fitting[0], Labels | TwoStageReview):
+            raise Refusal(LoadReason.ReviewNotNamed, f"{folder} ({fitting[0].format}) is one review, not {review!r}")
         return fitting[0]
     looked_for = "; ".join(f"{loader.format}: {loader.expects}" for loader in offered)
     if fitting:

@@ -30,7 +30,7 @@ class LoadReason(Reason):
         "Export again with the columns that are named, or load the simulated project.",
     )
     FormatAmbiguous = (RefusalKind.INVALID, "Put each review into a folder of its own.")
-    ReviewNotNamed = (RefusalKind.INVALID, "Name one of the reviews that the export holds.")
+    ReviewNotNamed = (RefusalKind.INVALID, "Name one of the reviews that the export holds, or none if it is one.")
     SimulationInvalid = (RefusalKind.INVALID, "Correct the named parameter of the simulated review.")
     ProjectConflict = (RefusalKind.CONFLICT, "Load under another name, or into an empty database.")
 

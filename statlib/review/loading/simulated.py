@@ -5,15 +5,17 @@ Invariant: equal parameters give equal documents and events, in every process an
 
 from __future__ import annotations
 
+import heapq
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from statlib.kernel.refusals import Refusal
 from statlib.review.documents import Provenance
 from statlib.review.loading.recording import THRESHOLD_DEFAULT, Recorder
 from statlib.review.loading.review import LoadedReview, LoadReason, Naming
-from statlib.review.loading.simulation import SHARE_WHOLE, STARTED_AT, Course, Habits, panel
+from statlib.review.loading.simulated_annotation import QUESTIONS, STAGES, AnnotationCourse, SimulatedSession
+from statlib.review.loading.simulation import SHARE_WHOLE, STARTED_AT, Act, Course, Habits, panel
 from statlib.review.loading.titles import SEARCHES, title
 
 FORMAT = "simulated"
@@ -27,7 +29,8 @@ class SimulatedReview:
     """Parameters of a simulated review. Shares are per thousand decisions (records, for ``relevant_share``).
 
     ``events``: exactly so many decision events; None: until every record is decided. Fewer leave records unscreened;
-    more go on with corrections, retractions and repetitions. Refuses SimulationInvalid out of range.
+    more go on with corrections, retractions and repetitions. ``sessions``: at most so many acts on annotation sessions
+    come besides, on two stages that there are only then. Refuses SimulationInvalid out of range.
     """
 
     studies: int = 1_000
@@ -38,6 +41,7 @@ class SimulatedReview:
     resubmitted_share: int = 55
     corrected_share: int = 40
     retracted_share: int = 15
+    sessions: int = 0
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -48,6 +52,7 @@ class SimulatedReview:
                 3 <= self.reviewers <= REVIEWERS_MAX
             ),
             f"events must be 0 to {EVENTS_MAX:,}": self.events is None or 0 <= self.events <= EVENTS_MAX,
+            f"sessions must be 0 to {EVENTS_MAX:,}": 0 <= self.sessions <= EVENTS_MAX,
             "shares must be 0 to 1000": all(0 <= share <= SHARE_WHOLE for share in (self.relevant_share, *habits)),
             "resubmitted, corrected and retracted shares must leave 100 or more for first decisions": (
                 sum(habits) <= SHARE_WHOLE - 100
@@ -70,7 +75,8 @@ class SimulatedReview:
         """The given name, else one made of size and seed; the project's id depends on it alone."""
         size = f"{self.studies:,} records, {self.reviewers} reviewers"
         events = "" if self.events is None else f", {self.events:,} events"
-        return self.name or f"Simulated review: {size}{events}, seed {self.seed}"
+        sessions = f", {self.sessions:,} acts on sessions" if self.sessions else ""
+        return self.name or f"Simulated review: {size}{events}{sessions}, seed {self.seed}"
 
     def load(self) -> LoadedReview:
         """Make the review up. Nothing in it is recorded, and its provenance says so."""
@@ -85,9 +91,56 @@ class SimulatedReview:
             recorder.record(key, title(chance), search=chance.choice(SEARCHES), extra={"year": year})
         relevant = [chance.randrange(SHARE_WHOLE) < self.relevant_share for _ in keys]
         habits = Habits(self.resubmitted_share, self.corrected_share, self.retracted_share)
-        for act in Course(chance, reviewers, relevant, habits).acts(self.events):
-            recorder.decide(act.seq, keys[act.study], reviewers[act.reviewer].name, act.decision, act.at)
+        acts = list(Course(chance, reviewers, relevant, habits).acts(self.events))
+        # drawn by themselves, so that the decisions are those of the review without sessions
+        sessions = self._sessions(acts, random.Random(f"{self.seed} sessions"))  # noqa: S311 - reproducible, not secret
+        names = [reviewer.name for reviewer in reviewers]
+        self._record(recorder, keys, names, acts, sessions)
         return recorder.finish(self._provenance(), THRESHOLD_DEFAULT)
+
+    def _sessions(self, decisions: Sequence[Act], chance: random.Random) -> list[SimulatedSession]:
+        if not self.sessions:
+            return []
+        return list(AnnotationCourse(chance, self.reviewers, THRESHOLD_DEFAULT).acts(decisions, self.sessions))
+
+    def _record(
+        self,
+        recorder: Recorder,
+        keys: Sequence[str],
+        names: Sequence[str],
+        decisions: Sequence[Act],
+        sessions: Sequence[SimulatedSession],
+    ) -> None:
+        """Decisions keep their numbers where there is nothing beside them."""
+        if not self.sessions:
+            for decision in decisions:
+                recorder.decide(
+                    decision.seq, keys[decision.study], names[decision.reviewer], decision.decision, decision.at
+                )
+            return
+        for stage in STAGES:
+            recorder.annotation_stage(stage)
+        for question in QUESTIONS:
+            recorder.ask(question.key, question.stage, question.text, question.kind, question.options)
+        in_order = heapq.merge(
+            ((decision.seq, 0, decision) for decision in decisions),
+            ((session.after, 1, session) for session in sessions),
+            key=lambda due: due[:2],
+        )
+        for seq, (_, _, act) in enumerate(in_order, start=1):
+            if isinstance(act, Act):
+                recorder.decide(seq, keys[act.study], names[act.reviewer], act.decision, act.at)
+            else:
+                recorder.annotate(
+                    seq,
+                    keys[act.study],
+                    names[act.reviewer],
+                    act.act,
+                    stage=act.stage,
+                    at=act.at,
+                    answers=act.answers,
+                    reconciliation=act.reconciliation,
+                )
 
     def _provenance(self) -> Provenance:
         shares = (self.relevant_share, self.resubmitted_share, self.corrected_share, self.retracted_share)
@@ -95,10 +148,13 @@ class SimulatedReview:
             source=(
                 f"statlib simulation 1: {self.studies} records, {self.reviewers} reviewers, "
                 f"events {'to the end' if self.events is None else self.events}, "
+                f"{f'acts on sessions {self.sessions} at most, ' if self.sessions else ''}"
                 "per thousand {} relevant, {} resubmitted, {} corrected, {} retracted".format(*shares)
             ),
             simulated=(
-                f"Everything: records, titles, reviewers, decisions and times are made up from seed {self.seed}. "
+                f"Everything: records, titles, reviewers, decisions"
+                f"{', stages, questions, sessions, answers, reconciliations' if self.sessions else ''} "
+                f"and times are made up from seed {self.seed}. "
                 "No real review is in this project."
             ),
             seed=self.seed,

@@ -76,6 +76,12 @@ def test_a_given_name_becomes_the_projects(write_sheet: WriteExport) -> None:
     assert detect(folder, name="Hearing loss").load(folder).project.name == "Hearing loss"
 
 
+def test_a_review_is_picked_only_where_there_may_be_several(write_sheet: WriteExport) -> None:
+    with pytest.raises(Refusal, match="is one review, not 'full text'") as raised:
+        detect(write_sheet(), review="full text")
+    assert raised.value.reason is LoadReason.ReviewNotNamed
+
+
 def test_an_unknown_folder_is_refused_with_what_was_found_and_looked_for(tmp_path: Path) -> None:
     (tmp_path / "odd.csv").write_text("a,b\n1,2\n")
     (tmp_path / "void.csv").touch()
