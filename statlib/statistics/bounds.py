@@ -19,4 +19,4 @@ HOST_ALLOWLIST_MAX = 1_000  # fold 3: ids that one member may declare
 COUNTER_KEYS_MAX = 100_000  # keys of one row, well inside a 16 MiB document
 PARITY_DIFFERENCES_MAX = 50  # differing counters that one comparison names
 FENCE_LEASE_TTL_S = 60.0  # as a rebuild's: twice the write deadline; each chunk prolongs it
-FENCE_CHUNK_DOCS_MAX = 500  # source documents of one transaction: well inside its lifetime of 10 s
+FENCE_CHUNK_DOCS_MAX = 200  # source documents of one transaction: saves of the project wait for it to end

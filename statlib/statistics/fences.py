@@ -134,8 +134,10 @@ def admit(host: Host, catalogue: AnyCatalogue, project: UUID, asked: Asked) -> H
 def chunk(held: Held, body: Callable[[ClientSession], Progress]) -> Progress:
     """One bounded step: ``body`` writes source documents in this transaction and returns how far the operation is.
 
-    The lease is proved first and prolonged last, and the project's clocks move: no checkpoint identity ever names two
-    states of the source. Refuses LeaseLost (nothing was written), Cancelled before it begins, Contended.
+    The lease is proved first and prolonged last, and the clocks of a source that is read meanwhile move: no checkpoint
+    identity ever names two states of it.
+
+    Refuses LeaseLost (nothing was written), Contended, and Cancelled before it begins.
     """
     require_not_cancelled()
     mongo = held.host.mongo
@@ -339,11 +341,16 @@ def _prolong(mongo: Mongo, session: ClientSession, fence: Fence) -> None:
 
 
 def _disturb(held: Held, session: ClientSession) -> None:
-    """Move the clocks of a step. A project that came under statistics meanwhile gets its fence now."""
+    """Move the clocks of a step. A project that came under statistics meanwhile gets its fence now.
+
+    The control is written before the documents: a save that meets the step is refused and sent again, while a step
+    that came last would lose to every save. Where the source is hidden nobody reads by the clocks, so saves meet none.
+    """
     mongo = held.host.mongo
     advance = {"SourceInvalidationRevision": 1, "ClientInvalidationRevision": 1, "Audit.Version": 1}
     if held.fence.counted:
-        mongo.collection(CONTROL).update_one({"_id": held.project}, {"$inc": advance}, session=session)
+        if held.fence.id.kind not in TOKEN_FIELDS:
+            mongo.collection(CONTROL).update_one({"_id": held.project}, {"$inc": advance}, session=session)
         return
     fence = _require(_find(mongo, session, held.project, held.fence.id.kind)[0])
     state = read_state(mongo, held.catalogue, session, held.project, tuple(held.catalogue.families))

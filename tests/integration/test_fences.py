@@ -6,13 +6,24 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pymongo.client_session import ClientSession
 
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings
 from statlib.mongo.reasons import MongoReason
 from statlib.statistics.bounds import FENCE_CHUNK_DOCS_MAX, FENCE_LEASE_TTL_S
 from statlib.statistics.documents import FENCE, GUARD, OUTBOX, FenceKind
-from statlib.statistics.fences import Asked, Held, admit, chunk, finish, release_interrupted, standing, underway
+from statlib.statistics.fences import (
+    Asked,
+    Held,
+    Progress,
+    admit,
+    chunk,
+    finish,
+    release_interrupted,
+    standing,
+    underway,
+)
 from statlib.statistics.reasons import FenceReason, SaveReason, ServeReason
 from statlib.statistics.rewrites import complete, rewrite
 from tests.domain import (
@@ -273,6 +284,18 @@ def test_while_the_source_is_hidden_readers_are_refused_saves_stale_and_rebuilds
     assert_right(served, served=False)
     served.backfill_all()
     assert_right(served, served=True)
+
+
+def test_a_step_behind_a_hidden_source_is_in_no_save_s_way(served: Library) -> None:
+    """All saves of a project write its clocks; a step that wrote them too would make each of them lose."""
+    held = admit(served.host, LABELLING, served.project, Asked(HIDING, frozenset(), {}, None))
+
+    def save_meanwhile(session: ClientSession) -> Progress:
+        served.mongo.collection(BOOKS).update_many({"_id": served.books[1]}, {"$set": {"Label": "x"}}, session=session)
+        served.lend(served.books[0])
+        return {"visited": 1}
+
+    assert chunk(held, save_meanwhile) == {"visited": 1}
 
 
 def test_an_interrupted_rewrite_is_completed_by_its_repetition(served: Library) -> None:
