@@ -8,16 +8,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import bson
 import pytest
+from bson.binary import UuidRepresentation
+from bson.codec_options import CodecOptions
 from click.testing import CliRunner, Result
 
-from statlib.bench import runbook, trivial_book, write
+from statlib.bench import projects, read, rebuild, runbook, trivial_book, write
 from statlib.bench.language import Quantiles, quantiles, table
 from statlib.bench.write import ArmName
 from statlib.cli.main import main
 from statlib.kernel.settings import load_settings
+from statlib.review.annotation import tallies_after
+from statlib.review.catalogue import REVIEW
+from statlib.review.documents import Study
+from statlib.review.screening import inclusion_info
 
 WRITE = write.Plan(reviewers=(1, 2), repeats=2, submissions=4, studies=10)
+READ = read.Plan(sizes=(60, 120), rounds=1, served_per_round=2, saves=3, members=3)
+REBUILD = rebuild.Plan(studies=120, repeats=2, members=3)
 RUNBOOK = runbook.Plan(pairs=1, sizes=(runbook.SMALL, 120), updates=2)
 UNDER_STATISTICS = (ArmName.TRANSACTIONAL, ArmName.COLLIDING)
 WRITE_FIGURES = {
@@ -32,6 +41,8 @@ ENVIRONMENT = {"statlib", "pymongo", "python", "platform", "cpus", "server"}
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "QUICK", WRITE)
+    monkeypatch.setattr(read, "QUICK", READ)
+    monkeypatch.setattr(rebuild, "QUICK", REBUILD)
     monkeypatch.setattr(runbook, "QUICK", RUNBOOK)
 
 
@@ -73,6 +84,62 @@ def test_the_write_benchmark_prints_its_table_and_figures() -> None:
     assert lines[3].split()[:4] == ["arm", "study", "reviewers", "submissions"]
     assert len(_cells(lines)) == len(ArmName) * len(WRITE.reviewers) * 2
     assert _figures(lines) == WRITE_FIGURES
+
+
+def test_the_read_benchmark_measures_each_bundle_served_and_calculated_at_each_size() -> None:
+    report = _report(_bench("read", "--quick", "--json"))
+    assert (report["bench"], report["short_form"], set(report["environment"])) == ("read", True, ENVIRONMENT)
+    cells = report["cells"]
+    assert sorted((cell["bundle"], cell["studies"]) for cell in cells) == sorted(
+        (bundle, size) for bundle in (read.ALL_FAMILIES, *REVIEW.families) for size in READ.sizes
+    )
+    for cell in cells:
+        assert (cell["served_commands"], cell["calculated_commands"]) == (1, 2)
+        assert 0 < cell["served_p50_ms"] <= cell["served_p95_ms"]
+        assert cell["times_faster_p95"] == pytest.approx(cell["calculated_p95_ms"] / cell["served_p95_ms"])
+    whole = {cell["studies"]: cell for cell in cells if cell["bundle"] == read.ALL_FAMILIES}
+    by_family = [cell["scopes"] for cell in cells if cell["bundle"] != read.ALL_FAMILIES and cell["studies"] == 60]
+    assert whole[60]["scopes"] == sum(by_family)
+    figures = report["figures"]
+    assert set(figures) == {
+        *(f"served_to_calculated_{size}" for size in READ.sizes),
+        *("read_120_to_60", "save_120_to_60", "save_p50_ms", "peak_resident_mb"),
+    }
+    for size in READ.sizes:
+        assert figures[f"served_to_calculated_{size}"] == pytest.approx(whole[size]["times_faster_p95"])
+    assert 20 < figures["peak_resident_mb"] < 2_000
+
+
+def test_the_rebuild_benchmark_holds_each_family_to_its_aggregation_and_all_to_their_sum() -> None:
+    report = _report(_bench("rebuild", "--quick", "--json"))
+    assert (report["bench"], report["short_form"], set(report["environment"])) == ("rebuild", True, ENVIRONMENT)
+    *families, together = report["cells"]
+    assert [cell["family"] for cell in families] == list(REVIEW.families)
+    assert together["family"] == rebuild.TOGETHER
+    assert together["scopes"] == sum(cell["scopes"] for cell in families) == report["figures"]["published_scopes"]
+    assert together["commands"] < sum(cell["commands"] for cell in families)
+    for cell in families:
+        assert cell["bare_ms"] > 0
+        assert cell["rebuild_to_bare"] > 1
+    figures = report["figures"]
+    assert figures["rebuild_to_bare_max"] == pytest.approx(max(cell["rebuild_to_bare"] for cell in families))
+    assert 0 < figures["together_to_sum"] < 2
+    lines = _bench("rebuild", "--quick").stdout.splitlines()
+    assert _figures(lines) == set(figures)
+
+
+def test_generated_studies_are_stored_as_writers_store_them() -> None:
+    """The same ones for the same seed, and documents that a model of this release keeps as they are."""
+    shape = projects.Shape(150, members=4)
+    project = projects.generated_project(shape)
+    made = list(projects.generated_studies(project, shape))
+    assert made == list(projects.generated_studies(project, shape))
+    assert made != list(projects.generated_studies(project, shape, seed=2))
+    for study in made:
+        parsed = Study.from_bson(study)
+        assert _as_read(parsed.to_bson()) == _as_read(study)
+        assert parsed.tallies == tallies_after(parsed, parsed.sessions, parsed.slot_reservations)
+        assert parsed.inclusion_info == inclusion_info(parsed.screenings, project.agreement_threshold)
 
 
 def test_the_runbook_benchmark_measures_pairs_and_archives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -131,6 +198,11 @@ def test_a_table_is_aligned_with_numbers_to_the_right() -> None:
         "one    1,000  2.50",
         "other      7",
     ]
+
+
+def _as_read(document: dict[str, Any]) -> dict[str, Any]:
+    codec: CodecOptions[dict[str, Any]] = CodecOptions(uuid_representation=UuidRepresentation.STANDARD)
+    return bson.decode(bson.encode(document, codec_options=codec), codec)
 
 
 def _bench(*arguments: str) -> Result:
