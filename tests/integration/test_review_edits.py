@@ -81,7 +81,6 @@ CLASSES = {
 # --- edits of one transaction ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("FENCE-06")
 def test_a_target_stales_what_is_decided_by_it_on_that_stage(served: Review) -> None:
     first = served.stages[0]
     edit_project(served.host, served.project, edits.SetTarget(stage=first, target=1))
@@ -448,7 +447,6 @@ def test_other_rows_take_an_interrupted_update_s_place_and_say_so(served: Review
 # --- searches --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("FENCE-01")
 def test_a_search_is_imported_with_its_studies_and_removed_with_them(served: Review) -> None:
     search = Search(id=uuid4(), name="third", source="Somewhere")
     studies = new_studies(3)
