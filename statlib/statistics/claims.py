@@ -19,6 +19,7 @@ import pymongo
 from pymongo import ReturnDocument
 from pymongo.client_session import ClientSession
 from pymongo.errors import ConnectionFailure, ExecutionTimeout, PyMongoError
+from pymongo.read_concern import ReadConcern
 
 from statlib.kernel import telemetry
 from statlib.kernel.digests import digest
@@ -41,6 +42,8 @@ from statlib.statistics.sources import Loaded, load
 from statlib.statistics.state import ProjectState, read_state
 from statlib.statistics.submissions import Stream
 from statlib.statistics.unit import Overtaken, Unit
+
+_LINEARIZABLE = ReadConcern("linearizable")
 
 
 class Claim(Protocol):
@@ -83,9 +86,9 @@ class _Unanswered:
 
     onto: int | None
 
-    def may_have_landed(self, loaded: Loaded) -> bool:
-        """Or may land yet. A transaction cannot land on a document that has moved on without it."""
-        return self.onto is None or loaded.version == self.onto
+    def may_land_on(self, version: int | None) -> bool:
+        """Or has landed. A transaction cannot land on a document that has moved on without it."""
+        return self.onto in {None, version}
 
 
 @dataclass
@@ -137,10 +140,24 @@ class _Claiming:
             telemetry.count("claims.failed_attempts", cause=outcome, arm=arm)
             return outcome
         if outcome is None:
-            if self.unanswered is not None and self.unanswered.may_have_landed(loaded):
-                raise self._unresolved("neither held nor certain not to be")
-            return None
+            return self._not_admitted(arm)
         return self._saved(arm, outcome.revision_after)
+
+    def _not_admitted(self, arm: Arm) -> Saved | None:
+        """A no of the filter, unless it was this claim's own unanswered write that it met, or may yet be overtaken by.
+
+        What others read may lag behind what the filter saw: this look does not.
+        """
+        if self.unanswered is None:
+            return None
+        look = self.mongo.collection(self.catalogue.source_collection).with_options(read_concern=_LINEARIZABLE)
+        with self._asking(), pymongo.timeout(PRE_WRITE_DEADLINE_S):
+            source = look.find_one({"_id": self.stream.aggregate})
+        if source is not None and self.wanted.held_in(source):
+            return self._saved(arm, source["Audit"]["Version"])
+        if self.unanswered.may_land_on(source["Audit"]["Version"] if source else None):
+            raise self._unresolved("neither held nor certain not to be")
+        return None
 
     @property
     def _exhausted(self) -> bool:
@@ -264,7 +281,7 @@ class _Claiming:
         try:
             yield
         except Refusal as refusal:
-            if self.unanswered is None or not self.unanswered.may_have_landed(loaded):
+            if self.unanswered is None or not self.unanswered.may_land_on(loaded.version):
                 raise
             raise self._unresolved(refusal.reason.name) from refusal
 

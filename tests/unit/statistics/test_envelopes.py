@@ -27,6 +27,8 @@ envelopes = st.builds(
     expected=st.integers(0, 2**31),
     opening=st.builds(Opening, st.integers(0, 99), st.none() | st.integers(0, 99)),
     created_at=st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=-7))])),
+    part=st.none() | st.uuids(),
+    siblings=st.lists(st.text(min_size=1, max_size=20), max_size=2).map(tuple),
 )
 
 
@@ -67,6 +69,8 @@ def test_the_operation_is_the_stream_at_the_expected_revision() -> None:
         {"opening": Opening(3, None)},
         {"namespace": "other"},
         {"stream": "screening:other"},
+        {"part": UUID(int=4)},
+        {"siblings": ("session-complete:s",)},
     ],
     ids=lambda changed: next(iter(changed)),
 )
