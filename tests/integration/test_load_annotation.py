@@ -32,6 +32,8 @@ from tests.oracles import annotation_pandas as oracle
 from tests.oracles.real_data import real_review
 from tests.reviews import ALL_FAMILIES, ORACLES, action, host_of, settings_for
 
+pytestmark = pytest.mark.timeout(900)  # whichever test comes first waits for the replay
+
 WORKERS = 4
 TRIES_MAX = 50
 MOVED = (
@@ -152,7 +154,6 @@ def without_zeros(counters: Mapping[str, int]) -> dict[str, int]:
     return {key: count for key, count in counters.items() if count}
 
 
-@pytest.mark.timeout(600)
 def test_under_statistics_moved_families_stay_served_from_rows_and_all_are_exact(
     sampled: Host, review: LoadedReview
 ) -> None:
@@ -165,7 +166,6 @@ def test_under_statistics_moved_families_stay_served_from_rows_and_all_are_exact
         assert {scope: without_zeros(found) for scope, found in bundle.values[family].items()} == truth
 
 
-@pytest.mark.timeout(600)
 def test_every_counter_of_every_family_is_what_pandas_counts_in_the_raw_files(
     replayed: Host, review: LoadedReview, folder: Path
 ) -> None:
