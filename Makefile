@@ -67,7 +67,7 @@ clean: ## Stop the embedded server; remove the environment, its data and every c
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(RUN): pyproject.toml constraints.txt
-	@tools/environment "$(PYTHON)" $(VENV) local,admin,notebooks
+	@tools/environment "$(PYTHON)" $(VENV) local,postgres,admin,notebooks
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt

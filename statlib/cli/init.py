@@ -39,16 +39,28 @@ class Initialised:
 
 
 @click.command()
+@click.option("--postgres", is_flag=True, help="Apply outstanding migrations to PostgreSQL instead.")
 @json_option
-def init() -> None:
+def init(*, postgres: bool) -> None:
     """Create what the database lacks: collections, indexes, the fleet's control. Safe to repeat.
 
     Nothing that exists is changed. A fleet starts closed: no statistics are kept or served until it is opened.
     """
+    if postgres:
+        _migrate()
+        return
     with connected(load_settings(), app_name="statlib-init") as mongo:
         facts = probe(mongo)
         done = initialise(mongo, facts)
     answer(done, [*_lines(done), *(f"warning: {warning}" for warning in facts.warnings)])
+
+
+def _migrate() -> None:
+    from statlib.backfills import SCHEMA  # noqa: PLC0415 - the extra `postgres`
+    from statlib.postgres.migrations import migrate  # noqa: PLC0415
+
+    done = migrate(load_settings(), [SCHEMA])
+    answer(done, [f"applied {name}" for name in done.applied] or ["no migration was outstanding"])
 
 
 def initialise(mongo: Mongo, facts: ServerFacts) -> Initialised:

@@ -79,7 +79,14 @@ class Loaded:
 @click.option("--seed", type=int, help="Of what is made up; another seed is another review.")
 @json_option
 def load(
-    folder: Path | None, simulated: bool, name: str | None, review: str | None, seed: int | None, postgres: bool, **sizes: int | None
+    *,
+    folder: Path | None,
+    simulated: bool,
+    name: str | None,
+    review: str | None,
+    postgres: bool,
+    seed: int | None,
+    **sizes: int | None,
 ) -> None:
     """Load the review in FOLDER, or the simulated one.
 

@@ -7,7 +7,7 @@ import shlex
 import click
 from pydantic import SecretStr
 
-from statlib.cli.output import answer, json_option
+from statlib.cli.output import answer, json_option, plain
 from statlib.kernel.settings import config_file, load_settings
 from statlib.local import data_folder
 from statlib.local.data_folder import LocalStatus, Up
@@ -17,8 +17,9 @@ from statlib.review.catalogue import REVIEW
 
 
 @click.command()
+@click.option("--postgres", is_flag=True, help="Start the folder's PostgreSQL too, for data backfills.")
 @json_option
-def up() -> None:
+def up(*, postgres: bool) -> None:
     """Start the data folder's MongoDB replica set, or find it running.
 
     The server listens on loopback only, asks for no password there, and outlives this command. The settings
@@ -29,14 +30,27 @@ def up() -> None:
     own = settings.model_copy(update={"mongo": settings.mongo.model_copy(update={"uri": SecretStr(found.uri)})})
     with connected(own, app_name="statlib-up") as mongo:
         facts = probe(mongo)
-    answer(found, [*_up_lines(found), *(f"warning: {warning}" for warning in facts.warnings)])
+    lines = [*_up_lines(found), *(f"warning: {warning}" for warning in facts.warnings)]
+    if not postgres:
+        answer(found, lines)
+        return
+    from statlib.backfills import SCHEMA  # noqa: PLC0415 - the extra `postgres`
+    from statlib.local import postgres_folder  # noqa: PLC0415
+
+    beside = postgres_folder.up(settings, [SCHEMA])
+    answer({**plain(found), "postgres": beside}, [*lines, str(beside)])
 
 
 @click.command()
 @json_option
 def down() -> None:
-    """Stop the data folder's server. Its data stays; `statlib up` starts it again."""
-    stopped = data_folder.down(load_settings())
+    """Stop the data folder's servers. Their data stay; `statlib up` starts them again."""
+    settings = load_settings()
+    stopped = data_folder.down(settings)
+    if settings.postgres.url.get_secret_value():
+        from statlib.local import postgres_folder  # noqa: PLC0415 - the extra `postgres`
+
+        stopped = postgres_folder.down(settings) or stopped
     answer({"stopped": stopped}, "stopped" if stopped else "nothing was running")
 
 

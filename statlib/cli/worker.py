@@ -9,6 +9,7 @@ import threading
 
 import click
 
+from statlib.cli.backfill_worker import backfills
 from statlib.cli.output import answer, json_option
 from statlib.kernel.settings import OutboxSettings, load_settings
 from statlib.mongo.connection import connected
@@ -65,3 +66,6 @@ def _receiver(settings: OutboxSettings) -> Receiver:
     if not url:
         raise click.UsageError(f"outbox.url_variable names {settings.url_variable}, which is not set")
     return Webhook(url)
+
+
+worker.add_command(backfills)

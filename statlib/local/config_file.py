@@ -45,6 +45,16 @@ def write_embedded(data_dir: Path, *, uri: str, database: str, families: Iterabl
     return data_dir / FILE_NAME
 
 
+def write_postgres(data_dir: Path, *, url: str, admin_url: str) -> Path:
+    """Point the folder's settings at its own PostgreSQL, in both roles, and return the file."""
+    document = _read(data_dir / FILE_NAME)
+    document.setdefault("data_dir", str(data_dir))
+    section = _section(document, "postgres")
+    section["url"], section["admin_url"] = url, admin_url
+    _replace(data_dir / FILE_NAME, document)
+    return data_dir / FILE_NAME
+
+
 def add_to_allowlist(data_dir: Path, project_id: UUID) -> bool:
     """Put one project under statistics. True if it was not yet there; refuses NotEmbedded without a file."""
     path = data_dir / FILE_NAME

@@ -22,7 +22,7 @@ from tests.postgres import Database, Databases
 from tests.statements import STATEMENTS_OF_A_BATCH, interrupted
 
 MODULE = "tests.fault.backfill_worker"
-IN_TRANSACTION = "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction' AND application_name = 'statlib'"
+LOCKED = "SELECT 1 FROM pg_locks WHERE relation = 'note'::regclass AND mode = 'RowExclusiveLock'"
 EVERY_STATEMENT = range(1, STATEMENTS_OF_A_BATCH + 2)  # the last: right after the commit
 
 
@@ -63,7 +63,7 @@ def test_a_worker_killed_at_any_statement_leaves_its_batch_or_nothing_of_it(data
         with child(MODULE, database.settings, "always", "at", str(number)) as killed:
             killed.say("go")
             assert killed.process.wait(timeout=60) == -signal.SIGKILL
-        until(lambda: not database.admin("SELECT 1 FROM pg_stat_activity WHERE application_name = 'statlib'"))
+        until(lambda: not database.admin(LOCKED), "the server noticed that its client is gone")
         assert_whole(b, number)
         assert_resumes(b)
 
@@ -118,7 +118,7 @@ def test_a_worker_frozen_past_its_claim_and_woken_commits_nothing(database: Data
                 frozen.say("go")
                 until(lambda: waits_for(database, BARRIER), "the worker is inside")
                 frozen.freeze()
-            until(lambda: not database.admin(IN_TRANSACTION), "the server ended the silent transaction, and its locks")
+            until(lambda: not database.admin(LOCKED), "the server ended the silent transaction, and its locks")
             b.expire_claims()
             assert b.drive() == "completed"
             notes, row = b.notes(), b.database.admin("SELECT to_jsonb(b) FROM statlib_backfill b")

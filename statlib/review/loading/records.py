@@ -62,7 +62,7 @@ def copy_records(review: LoadedReview, settings: Settings) -> CopiedRecords:
                 project=project,
                 studies=[event.study_id for event in events],
                 reviewers=[event.investigator_id for event in events],
-                decisions=[event.decision.name.capitalize() for event in events],
+                decisions=[event.decision.value for event in events],
             )
         return CopiedRecords(studies, decisions)
 

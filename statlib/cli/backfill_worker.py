@@ -1,0 +1,25 @@
+"""``statlib worker backfills``."""
+
+from __future__ import annotations
+
+import signal
+
+import click
+
+
+@click.command()
+def backfills() -> None:
+    """Advance data backfills that were started, a claim at a time, until a signal ends it.
+
+    It takes over what lost workers left once their claims have run out, and rests while the foreground needs the
+    database (backfills.active_sessions_max, lock_waits_max, replication_lag_max_s).
+    """
+    from statlib.backfills.registry import installed  # noqa: PLC0415 - the extra `postgres`
+    from statlib.kernel.cancellation import CancelCause, Cancellation  # noqa: PLC0415
+    from statlib.kernel.settings import load_settings  # noqa: PLC0415
+    from statlib.workers.backfills import run  # noqa: PLC0415
+
+    cancellation = Cancellation()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: cancellation.cancel(CancelCause.STOPPING))
+    run(load_settings(), installed(), cancellation, started=lambda owner: click.echo(f"worker {owner} is working"))
