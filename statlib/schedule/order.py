@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict
 from statlib.mongo.leases import Lease
 from statlib.schedule.definitions import Schedule
 from statlib.schedule.documents import SCHEDULE
-from statlib.schedule.slots import Claim, lease_id
+from statlib.schedule.slot_store import lease_id
+from statlib.schedule.slots import Claim
 
 
 class Order(BaseModel):

@@ -34,7 +34,8 @@ from statlib.schedule.definitions import TargetKind
 from statlib.schedule.documents import Run
 from statlib.schedule.jobs import JobContext, PassReport, find_job
 from statlib.schedule.order import Order
-from statlib.schedule.slots import Claim, Ended, begin, conclude
+from statlib.schedule.slot_store import Ended
+from statlib.schedule.slots import Claim, begin, conclude
 from statlib.schedule.states import SlotReason, SlotState
 from statlib.statistics.hosts import Role, registered
 

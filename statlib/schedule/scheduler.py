@@ -28,11 +28,12 @@ from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import ScheduleSettings
 from statlib.mongo.connection import Mongo
 from statlib.passes.audit import server_time
-from statlib.schedule import hooks, runner, slots
+from statlib.schedule import falling_due, hooks, runner, slots
 from statlib.schedule.bounds import STOP_GRACE_S
 from statlib.schedule.definitions import Hook, Schedule
 from statlib.schedule.documents import SCHEDULE, SLOT, HookState
 from statlib.schedule.reasons import ScheduleReason
+from statlib.schedule.slot_store import lease_id
 from statlib.schedule.states import HELD, OPEN, SlotState
 from statlib.schedule.storage import initialise
 
@@ -84,7 +85,7 @@ class Scheduler:
             raise Refusal(ScheduleReason.NothingScheduled, "no schedule of the file is enabled")
         initialise(self.mongo)
         for schedule in self.schedules:
-            slots.register(self.mongo, schedule)
+            falling_due.register(self.mongo, schedule)
 
     def serve(self) -> None:
         """Look and sleep until SIGTERM or SIGINT, then drain. Must be called in the main thread."""
@@ -143,7 +144,7 @@ class Scheduler:
             state = SlotState.DUE  # it may be due again; claiming finds out
         following = schedule.slots.next_after(view.evaluated_through_utc)
         if following is not None and following <= now:
-            slots.evaluate(self.mongo, schedule, now=now, tolerance_s=self.settings.tolerance_s)
+            falling_due.evaluate(self.mongo, schedule, now=now, tolerance_s=self.settings.tolerance_s)
             state = SlotState.DUE if state not in HELD else state
         if state is SlotState.DUE and len(self._runs) < self.settings.concurrency:
             self._take(schedule)
@@ -198,7 +199,7 @@ class Scheduler:
 
     def _views(self) -> tuple[dict[str, _View], datetime]:
         now = server_time(self.mongo)
-        ids = [slots.lease_id(schedule.name) for schedule in self.schedules]
+        ids = [lease_id(schedule.name) for schedule in self.schedules]
         names = [schedule.name for schedule in self.schedules]
         opened = self.mongo.collection(SLOT).find(
             {"Schedule": {"$in": names}, "State": {"$in": [state.value for state in OPEN]}},

@@ -26,9 +26,11 @@ from statlib.schedule import hooks, slots
 from statlib.schedule.bounds import CLAIMS_MAX, RECORDED_MAX
 from statlib.schedule.definitions import Hook, Misfire, OnInterruption, Schedule
 from statlib.schedule.documents import RUN, SCHEDULE, SLOT, HookState, Run, Slot
+from statlib.schedule.falling_due import evaluate, register
 from statlib.schedule.reasons import ScheduleReason
 from statlib.schedule.scheduler import Scheduler
-from statlib.schedule.slots import Claim, Ended, begin, claim, conclude, evaluate, recover, register
+from statlib.schedule.slot_store import Ended, lease_id
+from statlib.schedule.slots import Claim, begin, claim, conclude, recover
 from statlib.schedule.states import SlotReason, SlotState
 from statlib.schedule.storage import initialise
 from tests.children import _as_environment
@@ -332,7 +334,7 @@ def test_a_replaced_definition_settles_what_the_old_one_owed(deployment: Deploym
         with pytest.raises(Refusal) as refused:
             step(old)
         assert refused.value.reason is ScheduleReason.ScheduleSuperseded
-    assert acquire(deployment.mongo, SCHEDULE, slots.lease_id(old.name), TTL_S), "the refused claim left no lease"
+    assert acquire(deployment.mongo, SCHEDULE, lease_id(old.name), TTL_S), "the refused claim left no lease"
 
 
 def test_a_scheduler_without_enabled_schedules_is_refused(deployment: Deployment) -> None:

@@ -18,8 +18,9 @@ from statlib.mongo.connection import Mongo
 from statlib.mongo.reasons import MongoReason
 from statlib.schedule import runner, storage
 from statlib.schedule.documents import SLOT
+from statlib.schedule.falling_due import register
 from statlib.schedule.scheduler import Scheduler
-from statlib.schedule.slots import recover, register
+from statlib.schedule.slots import recover
 from statlib.schedule.states import SlotReason, SlotState
 from tests.integration.test_schedule import TTL_S, Deployment, a_schedule
 from tests.integration.test_schedule import deployment as deployment  # noqa: PLC0414 - a fixture
@@ -83,7 +84,7 @@ def test_a_run_that_outlasts_the_drain_is_stopped_on_record(deployment: Deployme
     deployment.gate.touch()
     mongo = with_schedule_settings(deployment.mongo, drain_s=0.3)
     said = serve(mongo, deployment, lambda: deployment.effect_lines() == ["start"])
-    assert "waiting for 1 runs, at most 0.3 s" in said
+    assert "waiting for 1 run, at most 0.3 s" in said
     assert deployment.states()[0] == (SlotState.INTERRUPTED, SlotReason.STOPPED)
     assert deployment.effect_lines() == ["start"]
 
