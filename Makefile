@@ -63,7 +63,7 @@ dev: $(DEV) ## Make the virtual environment with everything in it.
 clean: ## Stop the embedded server; remove the environment, its data and every cache. Reports stay.
 	@if [ -x $(BIN)/statlib ] && [ -d .statlib ]; then $(BIN)/statlib down; fi
 	rm -rf $(VENV) .statlib build dist htmlcov .coverage .coverage* .hypothesis .mypy_cache .ruff_cache .pytest_cache
-	rm -rf .import_linter_cache
+	rm -rf .import_linter_cache .test-failures
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(RUN): pyproject.toml constraints.txt

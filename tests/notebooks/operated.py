@@ -238,10 +238,13 @@ def operated(server: ReplicaSet, folder: Path) -> Iterator[Operated]:
             writer = ScreeningWriter(host, review.project.id)
             for event in review.events:
                 writer.submit(event.study_id, event.investigator_id, event.decision, at=event.at)
+            for family in REVIEW.families:
+                backfill(host, REVIEW, review.project.id, family)
         found = Operated(mongo, load_settings(), review.project.id, folder / "reports")
         standing = found.standing()
         assert standing.gate == Mode.ENABLED
         assert standing.source == Source.MATERIALISED.name
+        assert set(standing.served.values()) == {True}
         assert standing.counters == found.truth()
         try:
             yield found
