@@ -1,6 +1,8 @@
 """What an application calls: a host, a reader and an operator's client, with the review domain already bound.
 
-The same calls serve a notebook. Everything else is imported from where it is defined.
+The same calls serve a notebook. The writers stand beside them in ``statlib``: ``ScreeningWriter`` for decisions,
+``AnnotationWriter`` for sessions, ``ClaimWriter`` and ``ReservationWriter`` for places, each made of a host and a
+project. Everything else is imported from where it is defined.
 """
 
 from __future__ import annotations
