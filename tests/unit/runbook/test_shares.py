@@ -1,0 +1,47 @@
+"""Bars that are divided into parts: what is drawn, what is told, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from statlib.runbook.look.plots.shares import ROWS_MAX, Row, parts, shares
+
+OF = parts("done", "under way", "untouched")
+
+
+def figure(*rows: Row) -> object:
+    return shares("k", "Work", rows, OF, finding="3 of 9 done", source="stored", unit="studies")
+
+
+def test_every_amount_is_in_the_table_and_every_part_that_occurs_in_the_legend() -> None:
+    drawn = shares(
+        "work", "Work", [Row("ann", {"done": 300, "untouched": 1_200}), Row("ben", {"done": 50})], OF,
+        finding="350 of 1,550 done", source="stored counters", unit="studies",
+    )  # fmt: skip
+    assert drawn.numbers.rows == (("ann", 300, 0, 1_200, 1_500), ("ben", 50, 0, 0, 50))
+    for svg in (drawn.svg_wide, drawn.svg_narrow):
+        assert "untouched" in svg
+        assert "under way" not in svg, "nobody has any"
+        assert "1,200" in svg
+
+
+def test_a_row_without_anything_is_drawn_empty() -> None:
+    drawn = shares("k", "Work", [Row("ann", {})], OF, finding="nothing", source="stored", unit="studies")
+    assert drawn.numbers.rows == (("ann", 0, 0, 0, 0),)
+
+
+def test_rows_beyond_what_a_figure_holds_are_named_and_stay_in_the_table() -> None:
+    rows = [Row(f"member {n}", {"done": n + 1}) for n in range(ROWS_MAX + 3)]
+    drawn = shares("k", "Work", rows, OF, finding="much", source="stored", unit="studies")
+    assert f"The first {ROWS_MAX} of {ROWS_MAX + 3} are drawn." in drawn.what
+    assert len(drawn.numbers.rows) == ROWS_MAX + 3
+    assert f"member {ROWS_MAX}" not in drawn.svg_wide
+
+
+def test_nothing_to_draw_an_unknown_part_and_too_many_parts_are_refused() -> None:
+    with pytest.raises(ValueError, match="nothing to draw"):
+        figure()
+    with pytest.raises(ValueError, match="without a look: odd"):
+        figure(Row("ann", {"odd": 1}))
+    with pytest.raises(ValueError, match="told apart"):
+        parts(*"abcdefg")
