@@ -165,7 +165,7 @@ def read_moment(
     fleet = GlobalControl.from_bson(found["fleet"][0]) if "fleet" in found else GlobalControl()
     context = catalogue.domain.context(found["context"][0], fleet.reviewer_tracking_mode)
     guards = [Guard.from_bson(guard) for guard in found.get("guard", [])]
-    rows = [Row.from_bson(row) for row in found.get("row", [])]
+    rows = [Row.from_bson({**row, "ProjectId": project}) for row in found.get("row", [])]
     return Moment(
         fleet=fleet,
         control=ProjectControl.from_bson(found["control"][0]) if "control" in found else None,
