@@ -116,7 +116,7 @@ def parity(context: click.Context, project: UUID, families: tuple[str, ...]) -> 
 
     Exit codes: 0 every family is exact, 3 one is not or could not be compared.
     """
-    found = ask(lambda client: client.parity(project, families or _every_family()))
+    found = ask(lambda client: client.parity(project, families or kept_families()))
     lines = []
     for comparison in found:
         lines.append(_compared(comparison, project))
@@ -139,10 +139,13 @@ def ask(call: Callable[[AdminClient], _T]) -> _T:
         return call(client)
 
 
-def _every_family() -> tuple[str, ...]:
+def kept_families() -> tuple[str, ...]:
+    """Those that the settings here keep; every family where they name none, as beside a boundary elsewhere."""
+    from statlib.kernel.settings import load_settings  # noqa: PLC0415
     from statlib.review.catalogue import REVIEW  # noqa: PLC0415
 
-    return tuple(REVIEW.families)
+    kept = load_settings().statistics.families
+    return tuple(family for family in REVIEW.families if not kept or family in kept)
 
 
 def _turn_gate(project: UUID, request_id: str | None, *, enabled: bool) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import click
 
-from statlib.cli.operate import ask
+from statlib.cli.operate import ask, kept_families
 from statlib.cli.output import answer, counted, json_option
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def why(project: UUID, families: tuple[str, ...]) -> None:
 
     A page is served from storage if all are open; else from the source. Exits with 0 either way.
     """
-    found = ask(lambda client: client.why(project, families))
+    found = ask(lambda client: client.why(project, families or kept_families()))
     answer(found.model_dump(mode="json"), lines_of(found))
 
 
