@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 from uuid import UUID
 
 from statlib.admin import wire
@@ -12,6 +14,7 @@ from statlib.runbook.fragments import Progress
 from statlib.runbook.live import Live
 from statlib.statistics.reasons import OperateReason
 
+T = TypeVar("T")
 POLL_S = 1.0
 
 
@@ -22,11 +25,22 @@ def backfill_when_allowed(
 
     Raises every other refusal as it comes. Interrupting the wait leaves nothing behind.
     """
+    return _when_allowed(lambda: client.backfill(project, family, force=force, request_id=request_id))
+
+
+def backfill_together_when_allowed(
+    client: AdminClient, project: UUID, families: Sequence[str], *, request_id: str, force: bool = False
+) -> wire.Backfills:
+    """As ``backfill_when_allowed``, for several families that are counted in one walk."""
+    return _when_allowed(lambda: client.backfill_together(project, families, force=force, request_id=request_id))
+
+
+def _when_allowed(ask: Callable[[], T]) -> T:
     first_s: float | None = None
     with Live() as live:
         while True:
             try:
-                return client.backfill(project, family, force=force, request_id=request_id)
+                return ask()
             except Refusal as refusal:
                 if refusal.reason is not OperateReason.WriterGracePending:
                     raise
