@@ -156,10 +156,12 @@ def _receipts(tallies: SoakTallies, _: SoakThresholds) -> Reading:
         raise Refusal(EvidenceReason.NothingMeasured, "no receipt was expected and none was found")
     missing = expected - receipts.sound
     surplus = (receipts.sound | receipts.broken) - expected
+    namespaces = Counter(namespace for namespace, _ in receipts.sound)
+    each = f": {_counts(namespaces)}" if len(namespaces) > 1 else ""
     return Reading(
         len(missing) + len(surplus),
-        f"{len(expected):,} expected, {len(receipts.sound):,} found; {len(missing):,} missing, {len(surplus):,} surplus"
-        f", {len(receipts.broken):,} out of order (each must have after > before ≥ 0)",
+        f"{len(expected):,} expected, {len(receipts.sound):,} found{each}; {len(missing):,} missing, "
+        f"{len(surplus):,} surplus, {len(receipts.broken):,} out of order (each must have after > before ≥ 0)",
     )
 
 
@@ -181,14 +183,20 @@ def _comparisons(tallies: SoakTallies, thresholds: SoakThresholds) -> Reading:
     )
 
 
-def _fallbacks(tallies: SoakTallies, _: SoakThresholds) -> Reading:
-    reads = tallies.reads
-    if not reads.reads:
+def _fallbacks(tallies: SoakTallies, thresholds: SoakThresholds) -> Reading:
+    reads, apart = tallies.reads, set(thresholds.recounted)
+    counted = sum(times for family, times in reads.by_family.items() if family not in apart)
+    if not counted:
         raise Refusal(EvidenceReason.NothingMeasured, "nothing was read")
-    reasons = f": {_counts(reads.fallback_reasons)}" if reads.fallbacks else ""
-    return Reading(
-        reads.fallbacks / reads.reads * 100, f"{reads.fallbacks:,} of {plural(reads.reads, 'read')}{reasons}"
-    )
+    reasons: Counter[str] = Counter()
+    recounted: Counter[str] = Counter()
+    for family, causes in reads.fallback_reasons.items():
+        (recounted if family in apart else reasons).update(causes)
+    why = f": {_counts(reasons)}" if reasons else ""
+    besides = ""
+    if elsewhere := reads.reads - counted:
+        besides = f"; besides, {recounted.total():,} of {elsewhere:,} reads of families that saves outdate"
+    return Reading(reasons.total() / counted * 100, f"{reasons.total():,} of {plural(counted, 'read')}{why}{besides}")
 
 
 def _backlog(tallies: SoakTallies, _: SoakThresholds) -> Reading:

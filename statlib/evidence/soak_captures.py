@@ -36,6 +36,9 @@ PARITY, RECEIPTS, BACKLOG, REFUSALS, STORAGE, THRESHOLDS = (
     "thresholds",
 )
 
+FURTHER = "besides"
+"""The writer of an operation that another one did in the same write: it has no latency of its own."""
+
 SEVEN_DAYS_S = 7 * 86_400.0
 DIFFERENCES_MAX = 32
 
@@ -57,6 +60,11 @@ class SoakThresholds(_Captured):
     comparisons_per_family_min: int = Field(ge=1)
     fallback_rate_max: float = Field(ge=0, le=1, description="share of reads served from the source")
     bytes_per_operation_max: float = Field(gt=0, description="growth of the fastest collection per confirmed operation")
+    recounted: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="reads of families that saves outdate and rebuilds count anew: their falling back is no fallback",
+    )
 
 
 class Window(_Captured):
@@ -118,6 +126,7 @@ class Operation(_Captured):
     expects_receipt: bool = Field(description="by the arm's rule, this confirmed save leaves a receipt")
     applied: bool = Field(description="this submission changed the source; false for a duplicate's answer")
     noop: bool = Field(description="the event asked for what was already so")
+    writer: str | None = Field(default=None, description=f"which writer; {FURTHER!r}: another operation's write did it")
 
     @model_validator(mode="after")
     def _only_a_saved_one_applied(self) -> Self:
@@ -132,7 +141,8 @@ class ServedFrom(StrEnum):
 
 
 class BundleRead(_Captured):
-    """One bundle read of ``scopes`` scopes; ``reason`` names the gate that sent it to the source."""
+    """One bundle read of ``scopes`` scopes; ``reason`` names the gate that sent it to the source. ``family`` may be
+    the page that asked for several."""
 
     family: str
     scopes: int = Field(ge=0)

@@ -57,12 +57,14 @@ class OperationTally:
 
 @dataclass(slots=True)
 class ReadTally:
-    reads: int = 0
-    fallback_reasons: Counter[str] = field(default_factory=Counter)
+    """``fallback_reasons`` by what was read."""
+
+    by_family: Counter[str] = field(default_factory=Counter)
+    fallback_reasons: dict[str, Counter[str]] = field(default_factory=dict)
 
     @property
-    def fallbacks(self) -> int:
-        return self.fallback_reasons.total()
+    def reads(self) -> int:
+        return self.by_family.total()
 
 
 @dataclass(slots=True)
@@ -114,9 +116,10 @@ class SoakTallies:
     def reads(self) -> ReadTally:
         tally = ReadTally()
         for row in self._captures.rows(soak.READS, soak.BundleRead):
-            tally.reads += 1
+            tally.by_family[row.family] += 1
             if row.source is ServedFrom.AUTHORITATIVE:
-                tally.fallback_reasons[row.reason or "no reason given"] += 1
+                reasons = tally.fallback_reasons.setdefault(row.family, Counter())
+                reasons[row.reason or "no reason given"] += 1
         return tally
 
     @cached_property

@@ -223,6 +223,7 @@ class _Delivery:
             leaves_receipt=arm is Arm.TRANSACTIONAL,
             revision_after=committed.revision_after,
             failed_attempts=tuple(self.failed),
+            further=committed.further,
         )
 
     def _found(self, arm: Arm, loaded: Loaded) -> Saved:
@@ -236,6 +237,7 @@ class _Delivery:
             leaves_receipt=receipt is not None,
             revision_after=receipt.committed_source_after_revision if receipt else loaded.version,
             failed_attempts=tuple(self.failed),
+            further=None,
         )
 
     def _refusal(self, answer: Answer, loaded: Loaded) -> Refusal:

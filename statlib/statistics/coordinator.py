@@ -72,7 +72,7 @@ def commit(
     _write_source(unit, catalogue, attempt, write.fields)
     progress.cause = Cause.STATISTICS
     leave_receipts(unit, _receipts(attempt, operations, state.now))
-    return Committed(revision_after=attempt.before_revision + 1)
+    return Committed(revision_after=attempt.before_revision + 1, further=write.further)
 
 
 def _write_source(unit: Unit, catalogue: AnyCatalogue, attempt: Attempt, fields: Mapping[str, Any]) -> None:

@@ -58,7 +58,8 @@ class SourceChange(Protocol):
 @dataclass(frozen=True, slots=True)
 class Saved:
     """A committed save: the document is, or was, at ``revision_after`` by it. ``duplicate``: an earlier delivery had
-    committed it. ``leaves_receipt``: its receipt can be counted."""
+    committed it. ``leaves_receipt``: its receipt can be counted, and one for each of ``further``, the operations that
+    the same write did in other namespaces; None where the save was found committed, which does not tell them."""
 
     operation_id: str
     namespace: str
@@ -67,6 +68,7 @@ class Saved:
     leaves_receipt: bool
     revision_after: int
     failed_attempts: tuple[Cause, ...]
+    further: tuple[FurtherOperation, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +76,4 @@ class Committed:
     """What one attempt committed."""
 
     revision_after: int
+    further: tuple[FurtherOperation, ...] = ()

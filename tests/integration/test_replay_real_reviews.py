@@ -15,7 +15,8 @@ from statlib.review.loading.detection import detect
 from statlib.review.loading.registration import register
 from statlib.review.loading.review import LoadedReview, replayed
 from statlib.review.loading.store import store
-from statlib.review.screening_writer import ScreeningWriter
+from statlib.runbook.soak.delivering import Deliverer
+from statlib.runbook.soak.mutations import NOTHING, planned
 from statlib.runbook.soak.savers import Savers
 from statlib.runbook.soak.schedule import Schedule
 from statlib.statistics import storage
@@ -47,9 +48,8 @@ def replay(host: Host, review: LoadedReview) -> list[dict[str, Any]]:
     storage.initialise(host.mongo, REVIEW, fleet=Mode.ENABLED)
     store(review, host.mongo, before_studies=lambda project: register(project, host.mongo, host.mongo.settings))
     backfill(host, REVIEW, review.project.id, FAMILY)
-    rows, schedule = Rows(), Schedule(review.events, 0)
-    numbers = {event.seq: number for number, event in enumerate(review.events)}
-    savers = Savers(ScreeningWriter(host, review.project.id), schedule, numbers, rows)
+    rows, schedule = Rows(), Schedule(planned(review, NOTHING, seed=1).work, 0)
+    savers = Savers(Deliverer(host, review.project.id), schedule, rows)
     threads = savers.start(WORKERS)
     for thread in threads:
         thread.join(timeout=240)

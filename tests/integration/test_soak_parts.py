@@ -13,8 +13,9 @@ from statlib.admin.client import AdminClient
 from statlib.kernel.refusals import Fault, Reason, Refusal, RefusalKind
 from statlib.kernel.settings import Settings
 from statlib.review.loading.simulated import SimulatedReview
-from statlib.review.screening_writer import ScreeningWriter
 from statlib.runbook.soak import observers as observe
+from statlib.runbook.soak.delivering import Deliverer
+from statlib.runbook.soak.mutations import NOTHING, planned
 from statlib.runbook.soak.savers import Savers
 from statlib.runbook.soak.schedule import Schedule
 from tests.reviews import host_of
@@ -24,10 +25,9 @@ class Full(Reason):
     NoRoom = (RefusalKind.CAPACITY, "Make room.")
 
 
-def savers_of(writer: ScreeningWriter, rows: list[dict[str, Any]]) -> Savers:
-    events = SimulatedReview(studies=3, events=5).load().events
-    numbers = {event.seq: number for number, event in enumerate(events)}
-    return Savers(writer, Schedule(events, 0), numbers, rows, patience_s=0.05)
+def savers_of(deliverer: Deliverer, rows: list[dict[str, Any]]) -> Savers:
+    plan = planned(SimulatedReview(studies=3, events=5).load(), NOTHING, seed=1)
+    return Savers(deliverer, Schedule(plan.work, 0), rows, patience_s=0.05)
 
 
 def joined(threads: list[threading.Thread]) -> None:
@@ -41,7 +41,7 @@ def joined(threads: list[threading.Thread]) -> None:
 def test_a_decision_that_is_never_confirmed_ends_the_replay(settings: Settings, ended: bool) -> None:
     rows: list[dict[str, Any]] = []
     with host_of(settings) as host:
-        savers = savers_of(ScreeningWriter(host, uuid4()), rows)
+        savers = savers_of(Deliverer(host, uuid4()), rows)
         if not ended:
             joined(savers.start(2))
     if ended:

@@ -13,6 +13,7 @@ import pytest
 from statlib.kernel.identifiers import new_token
 from statlib.local.config_file import write_embedded
 from statlib.local.replica_set import ReplicaSet
+from statlib.review.catalogue import REVIEW
 
 ARTICLES = "article_id,year,month,journal,language,reviewer1,reviewer2,reviewer3,exclusion_reasons,labels\n"
 EVENTS = "seq,created_at,reviewer,article_id,kind,key,value\n"
@@ -28,7 +29,7 @@ def test_rows_that_were_not_loaded_are_named_and_change_the_exit_code(mongo_serv
     events = [f"{n},2021-05-12T11:08:{n:02d}.000Z,reviewer1,{n},decision,,-1" for n in range(20)]
     events[7] = events[7].replace("2021-05-12T11:08:07.000Z", "yesterday")
     (export / "events.csv").write_text(EVENTS + "\n".join(events) + "\n")
-    config = write_embedded(data, uri=mongo_server.uri, database=f"t{new_token()}", families=["ProjectScreening"])
+    config = write_embedded(data, uri=mongo_server.uri, database=f"t{new_token()}", families=sorted(REVIEW.families))
     given = {
         "apply": "true",
         "confirm": "local",

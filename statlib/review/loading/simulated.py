@@ -5,7 +5,6 @@ Invariant: equal parameters give equal documents and events, in every process an
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -122,11 +121,9 @@ class SimulatedReview:
             recorder.annotation_stage(stage)
         for question in QUESTIONS:
             recorder.ask(question.key, question.stage, question.text, question.kind, question.options)
-        in_order = heapq.merge(
-            ((decision.seq, 0, decision) for decision in decisions),
-            ((session.after, 1, session) for session in sessions),
-            key=lambda due: due[:2],
-        )
+        due: list[tuple[int, int, Act | SimulatedSession]] = [(decision.seq, 0, decision) for decision in decisions]
+        due += [(session.after, 1, session) for session in sessions]
+        in_order = sorted(due, key=lambda one: one[:2])
         for seq, (_, _, act) in enumerate(in_order, start=1):
             if isinstance(act, Act):
                 recorder.decide(seq, keys[act.study], names[act.reviewer], act.decision, act.at)

@@ -1,4 +1,4 @@
-"""How the annotation of a simulated review unfolds beside its screening. Pure apart from the random numbers it is given.
+"""How the annotation of a simulated review unfolds beside its screening. Pure but for the random numbers given.
 
 A study that comes to be included is annotated on every stage: two reviewers start a session each, save once more and
 complete it; some edit what they completed, some delete their session and begin anew. Where two are complete, a third
@@ -124,7 +124,7 @@ class AnnotationCourse:
             at = self._plan(included, stage, who, SessionAct.SAVE, at, self._answers(stage))
         return at
 
-    def _plan(
+    def _plan(  # noqa: PLR0917 - the parts of one act
         self,
         included: Act,
         stage: str,

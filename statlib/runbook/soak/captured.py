@@ -7,6 +7,7 @@ from pydantic import AwareDatetime, BaseModel
 from statlib.kernel.plurals import plural
 
 PROGRESS, REBUILDS, DISTURBANCES, NOT_LOADED = "progress", "rebuilds", "disturbances", "not_loaded"
+EDITS = "edits"
 
 
 class ProgressRow(BaseModel):
@@ -17,7 +18,7 @@ class ProgressRow(BaseModel):
 
 
 class RebuildRow(BaseModel):
-    """One forced backfill under load: scopes published after so many lost races, or the refusal's reason."""
+    """One backfill under load: scopes published after so many lost races, or the refusal's reason."""
 
     at: AwareDatetime
     family: str
@@ -25,6 +26,14 @@ class RebuildRow(BaseModel):
     published: int
     races_lost: int
     reason: str | None
+
+
+class EditRow(BaseModel):
+    """One edit of the project under load."""
+
+    at: AwareDatetime
+    edit: str
+    took_ms: float
 
 
 class NotLoaded(BaseModel):

@@ -28,7 +28,8 @@ Row = TypeVar("Row")
 
 INTERVALS_MAX = 60
 STORAGE_READINGS_MAX = 120
-SIMULATED_ONLY = frozenset({"studies", "seed"})
+SIMULATED_ONLY = frozenset({"studies"})
+RECORDED_ONLY = frozenset({"review"})
 
 
 def soak_findings(captures: CaptureReader, parameters: RunbookParameters) -> Findings:
@@ -39,7 +40,7 @@ def soak_findings(captures: CaptureReader, parameters: RunbookParameters) -> Fin
         figures=tuple(_figures(captures)),
         provenance=tuple(_provenance(captures)),
         next_steps=tuple(_next_steps(captures)),
-        unused=frozenset() if _simulates(captures) else SIMULATED_ONLY,
+        unused=RECORDED_ONLY if _simulates(captures) else SIMULATED_ONLY,
         left_out=_left_out(captures),
         figure_of_gate={
             "volume": "saves",
@@ -67,13 +68,13 @@ def _simulates(captures: CaptureReader) -> bool:
 
 
 def _figures(captures: CaptureReader) -> Iterator[Figure]:
-    for figure in (_saves, _latency, _parity, _progress, _storage):
+    for figure in (_saves, _writers, _latency, _parity, _progress, _storage):
         with suppress(Refusal, ValueError):  # captures that are missing, or hold nothing to draw
             yield figure(captures)
 
 
 def _saves(captures: CaptureReader) -> Figure:
-    span, operations = _span(captures), list(captures.rows(soak.OPERATIONS, soak.Operation))
+    span, operations = _span(captures), list(_submissions(captures))
     intervals = []
     for start, seconds, inside in _by_interval(span, operations, lambda operation: operation.at):
         outcomes = [operation.outcome for operation in inside]
@@ -84,10 +85,28 @@ def _saves(captures: CaptureReader) -> Figure:
     return draw.saves_over_time(intervals, source="operations.jsonl", over=span)
 
 
+def _submissions(captures: CaptureReader) -> Iterator[soak.Operation]:
+    """Without what was done besides, which was not submitted by itself."""
+    return (row for row in captures.rows(soak.OPERATIONS, soak.Operation) if row.writer != soak.FURTHER)
+
+
+def _writers(captures: CaptureReader) -> Figure:
+    """Confirmed saves and their latency, by the writer that they went through."""
+    by_writer: dict[str, list[float]] = defaultdict(list)
+    for operation in _submissions(captures):
+        if operation.outcome in soak.CONFIRMING and operation.writer:
+            by_writer[operation.writer].append(operation.latency_ms)
+    summaries = [
+        draw.LatencySummary("", f"{writer}, {len(latencies):,}", len(latencies), *_quantiles(latencies))
+        for writer, latencies in sorted(by_writer.items(), key=lambda item: -len(item[1]))
+    ]
+    return draw.save_latency(summaries, source="operations.jsonl")
+
+
 def _latency(captures: CaptureReader) -> Figure:
     span = _span(captures)
     by_outcome: dict[str, list[soak.Operation]] = defaultdict(list)
-    for operation in captures.rows(soak.OPERATIONS, soak.Operation):
+    for operation in _submissions(captures):
         by_outcome[operation.outcome.value].append(operation)
     intervals = [
         draw.LatencyInterval(start, outcome, len(inside), *_quantiles([o.latency_ms for o in inside]))
@@ -139,9 +158,7 @@ def _storage(captures: CaptureReader) -> Figure:
 def _highlights(captures: CaptureReader) -> Iterator[Highlight]:
     with suppress(Refusal):
         latencies = [
-            operation.latency_ms
-            for operation in captures.rows(soak.OPERATIONS, soak.Operation)
-            if operation.outcome in soak.CONFIRMING
+            operation.latency_ms for operation in _submissions(captures) if operation.outcome in soak.CONFIRMING
         ]
         if latencies:
             _, p95, _ = _quantiles(latencies)
@@ -150,7 +167,7 @@ def _highlights(captures: CaptureReader) -> Iterator[Highlight]:
         reads = [read.latency_ms for read in captures.rows(soak.READS, soak.BundleRead) if read.reason is None]
         if reads:
             _, p95, _ = _quantiles(reads)
-            yield Highlight("Bundle read, p95", round(p95, 1), "ms", f"{len(reads):,} served from statistics")
+            yield Highlight("Page read, p95", round(p95, 1), "ms", f"{len(reads):,} served from statistics")
     with suppress(Refusal):
         rebuilds = list(captures.rows(REBUILDS, RebuildRow))
         published = sum(row.published > 0 for row in rebuilds)
@@ -170,7 +187,7 @@ def _next_steps(captures: CaptureReader) -> Iterator[NextStep]:
             yield NextStep(
                 "Ask of a small review no more than it holds.",
                 f"Representative volume wants {plural(least, 'operation')}, and this review has "
-                f"{plural(decisions, 'decision')}. The report will say what was asked for. Add to the command:",
+                f"{plural(decisions, 'event')}. The report will say what was asked for. Add to the command:",
                 f"-p 'thresholds={{\"operations_min\":{decisions}}}'",
             )
 
@@ -182,12 +199,10 @@ def _provenance(captures: CaptureReader) -> Iterator[DataSource]:
         if recorded := said.get("recorded"):
             missing = [f"not loaded: {line}" for line in _left_out(captures)]
             use = "; ".join([str(recorded), *missing])
-            yield DataSource(str(said.get("source")), DataKind.RECORDED, use, loaded.events_total, "decisions")
+            yield DataSource(str(said.get("source")), DataKind.RECORDED, use, loaded.events_total, "events")
         if simulated := said.get("simulated"):
             amount = None if said.get("recorded") else loaded.events_total
-            yield DataSource(
-                str(said.get("source") or "statlib"), DataKind.SIMULATED, str(simulated), amount, "decisions"
-            )
+            yield DataSource(str(said.get("source") or "statlib"), DataKind.SIMULATED, str(simulated), amount, "events")
 
 
 def _span(captures: CaptureReader) -> draw.Span:

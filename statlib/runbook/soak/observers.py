@@ -18,12 +18,12 @@ from pymongo.errors import PyMongoError
 from statlib.admin.client import AdminClient
 from statlib.evidence.soak_captures import DIFFERENCES_MAX
 from statlib.kernel.refusals import Fault, Refusal, RefusalKind, StatlibError
-from statlib.review.catalogue import REVIEW
+from statlib.runbook.soak.editing import Editor
 from statlib.runbook.soak.savers import Rows
+from statlib.runbook.soak.schedule import Schedule
 from statlib.statistics.hosts import Host
-from statlib.statistics.reader import ALL, read_bundle
 
-SCREENING = "ProjectScreening"
+TOGETHER = "all families together"
 
 
 @dataclass
@@ -67,34 +67,6 @@ class Observers:
             self.disturbances[f"{name}: {reason}"] = self.disturbances.get(f"{name}: {reason}", 0) + 1
             if isinstance(error, Refusal) and error.reason.kind is RefusalKind.CAPACITY:
                 self.capacity_refused += 1
-
-
-def reads(host: Host, project: UUID, rows: Rows, progress: Rows) -> Callable[[], None]:
-    """One bundle read; the class counts of at most one a second go to ``progress``."""
-    last_kept = [float("-inf")]
-
-    def observe() -> None:
-        started = time.perf_counter()
-        bundle = read_bundle(host, REVIEW, project, [(SCREENING, ALL)])
-        latency_ms = round((time.perf_counter() - started) * 1000, 3)
-        at = datetime.now(UTC).isoformat()
-        rows.append(
-            {
-                "family": SCREENING,
-                "scopes": len(bundle.values[SCREENING]),
-                "source": bundle.source.value,
-                "reason": bundle.reason.name if bundle.reason else None,
-                "latency_ms": latency_ms,
-                "at": at,
-            }
-        )
-        if time.monotonic() - last_kept[0] >= 1:
-            last_kept[0] = time.monotonic()
-            counters = bundle.counters(SCREENING)
-            classes = {key.removeprefix("Class/"): n for key, n in counters.items() if key.startswith("Class/")}
-            progress.append({"at": at, "studies": classes})
-
-    return observe
 
 
 def parity(client: AdminClient, project: UUID, families: tuple[str, ...], rows: Rows) -> Callable[[], None]:
@@ -143,20 +115,60 @@ def storage(client: AdminClient, rows: Rows) -> Callable[[], None]:
     return observe
 
 
-def rebuilds(client: AdminClient, project: UUID, families: tuple[str, ...], rows: Rows) -> Callable[[], None]:
-    """One forced backfill of each family under load, through the boundary: published, or starved and says so."""
+def rebuilds(
+    client: AdminClient,
+    project: UUID,
+    families: tuple[str, ...],
+    rows: Rows,
+    *,
+    turn: threading.Lock,
+    force: bool = True,
+) -> Callable[[], None]:
+    """One backfill of all families in one walk, under load, through the boundary: published, or starved and says so.
+
+    ``turn``: those that share it wait for one another, and not for the lease.
+    """
 
     def observe() -> None:
-        for family in families:
-            started = time.perf_counter()
-            outcome: dict[str, Any] = {"published": 0, "races_lost": 0, "reason": None}
-            try:
-                done = client.backfill(project, family, force=True)
-                outcome |= {"published": len(done.rebuild.published), "races_lost": done.races_lost}
-            except Refusal as refusal:
-                outcome["reason"] = refusal.reason.name
-            took_ms = round((time.perf_counter() - started) * 1000, 3)
-            rows.append({"at": datetime.now(UTC).isoformat(), "family": family, "took_ms": took_ms, **outcome})
+        with turn:
+            rebuild()
+
+    def rebuild() -> None:
+        started = time.perf_counter()
+        outcome: dict[str, Any] = {"published": 0, "races_lost": 0, "reason": None}
+        try:
+            done = client.backfill_together(project, families, force=force).families
+            published = sum(len(one.rebuild.published) for one in done)
+            outcome |= {"published": published, "races_lost": max(one.races_lost for one in done)}
+        except Refusal as refusal:
+            outcome["reason"] = refusal.reason.name
+        took_ms = round((time.perf_counter() - started) * 1000, 3)
+        rows.append({"at": datetime.now(UTC).isoformat(), "family": TOGETHER, "took_ms": took_ms, **outcome})
+
+    return observe
+
+
+def pauses(
+    schedule: Schedule, backfill: Callable[[], None], compare: Callable[[], None], patience_s: float
+) -> Callable[[], None]:
+    """One moment of quiet: nothing is submitted while what saves outdated is counted anew and everything compared."""
+
+    def observe() -> None:
+        with schedule.held(patience_s) as quiet:
+            if quiet and not schedule.stopped:
+                backfill()
+                compare()
+
+    return observe
+
+
+def edits(editor: Editor, schedule: Schedule, backfill: Callable[[], None], patience_s: float) -> Callable[[], None]:
+    """The edits that are due, each made under load; then a moment of quiet to count anew what it outdated."""
+
+    def observe() -> None:
+        while editor.make_due(schedule.handed_out):
+            with schedule.held(patience_s):
+                backfill()
 
     return observe
 

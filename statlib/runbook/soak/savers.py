@@ -1,4 +1,4 @@
-"""Savers: concurrent reviewers who submit each recorded decision until it is confirmed, and note every answer."""
+"""Savers: concurrent reviewers who submit each piece of work until it is confirmed, and note every answer."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ import itertools
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from pymongo.errors import PyMongoError
 
-from statlib.evidence.soak_captures import Outcome
+from statlib.evidence.soak_captures import FURTHER, Outcome
 from statlib.kernel.refusals import Fault, Refusal, StatlibError
 from statlib.mongo.transactions import back_off
-from statlib.review.loading.review import DecisionEvent
-from statlib.review.namespaces import SCREENING_NAMESPACE
-from statlib.review.screening import Decision
-from statlib.review.screening_writer import ScreeningWriter
+from statlib.runbook.soak.delivering import Deliverer, changes_nothing, further_of, namespace_of
 from statlib.runbook.soak.schedule import Schedule
+from statlib.runbook.soak.work import Work
 from statlib.statistics.arms import Arm
 from statlib.statistics.envelopes import Envelope
-from statlib.statistics.outcomes import Saved
+from statlib.statistics.outcomes import FurtherOperation, Saved
 from statlib.statistics.reasons import SaveReason
 
 PATIENCE_S = 120.0  # outlasts the election of a primary many times over
@@ -32,6 +30,7 @@ _OUTCOMES = {
     SaveReason.AttemptsExhausted: Outcome.EXHAUSTED,
     SaveReason.StatisticsOperationUnresolved: Outcome.UNRESOLVED,
 }
+_OPENED_ANEW = (SaveReason.VersionStale, SaveReason.DigestMismatch)
 
 
 class Rows(Protocol):
@@ -42,30 +41,26 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One event on its way. ``envelope`` is kept while the same operation may still be delivered again."""
+    """One piece of work on its way.
 
-    event: DecisionEvent
-    number: int
-    resubmission: int
-    envelope: Envelope | None
-    noop: bool
+    ``opened`` is the envelope as it was minted; ``envelope``, which may still be delivered again, what is delivered.
+    ``unanswered``: some delivery got no answer.
+    """
+
+    work: Work
+    resubmission: int = 0
+    opened: Envelope | None = None
+    envelope: Envelope | None = None
+    noop: bool = False
+    unanswered: bool = False
 
 
 class Savers:
-    """``workers`` threads over one schedule. ``numbers``: the place of each event in the replay, from 0."""
+    """``workers`` threads over one schedule."""
 
-    def __init__(
-        self,
-        writer: ScreeningWriter,
-        schedule: Schedule,
-        numbers: dict[int, int],
-        rows: Rows,
-        *,
-        patience_s: float = PATIENCE_S,
-    ) -> None:
-        self._writer = writer
+    def __init__(self, deliverer: Deliverer, schedule: Schedule, rows: Rows, *, patience_s: float = PATIENCE_S) -> None:
+        self._deliverer = deliverer
         self._schedule = schedule
-        self._numbers = numbers
         self._rows = rows
         self._patience_s = patience_s
         self._lock = threading.Lock()
@@ -84,27 +79,24 @@ class Savers:
 
     def _guarded(self) -> None:
         try:
-            while (event := self._schedule.take()) is not None:
-                self._confirm(event)
-                self._schedule.done(event)
+            while (work := self._schedule.take()) is not None:
+                self._confirm(work)
+                self._schedule.done(work)
         except BaseException as error:
             self.failures.append(error)
             self._schedule.stop()
             raise
 
-    def _confirm(self, event: DecisionEvent) -> None:
+    def _confirm(self, work: Work) -> None:
         """Submit until confirmed. A definite no opens the study anew; an unknown result redelivers its envelope.
 
         Raises Fault when it was not confirmed for ``patience_s``: the run cannot pass any more, and need not go on.
         """
-        envelope: Envelope | None = None
-        noop = False
+        submission = Submission(work)
         give_up_at = time.monotonic() + self._patience_s
         for resubmission in itertools.count():
-            envelope, noop, confirmed = self._submit(
-                Submission(event, self._numbers[event.seq], resubmission, envelope, noop)
-            )
-            if confirmed:
+            following = self._submit(replace(submission, resubmission=resubmission))
+            if following is None:
                 with self._lock:
                     self.confirmed += 1
                     self.resubmitted += resubmission > 0
@@ -113,52 +105,59 @@ class Savers:
                 with self._lock:
                     self.lost += 1
                 raise Fault(
-                    f"a decision was not confirmed within {self._patience_s:.0f} s",
+                    f"a {work.writer} was not confirmed within {self._patience_s:.0f} s",
                     remedy="Look at the last rows of operations.jsonl for the reason.",
                 )
+            submission = following
             back_off(resubmission)
 
-    def _submit(self, submission: Submission) -> tuple[Envelope | None, bool, bool]:
-        """(envelope to deliver again or None, noop, confirmed)."""
-        event, envelope, noop = submission.event, submission.envelope, submission.noop
+    def _submit(self, at: Submission) -> Submission | None:
+        """What to submit next; None: it was confirmed."""
+        act = at.work.act
         started = time.perf_counter()
         try:
-            if envelope is None:
-                envelope = self._writer.open(event.study_id, event.investigator_id)
-                noop = _changes_nothing(envelope, event)
-            saved = self._writer.save(envelope, event.decision, at=event.at)
+            if at.envelope is None:
+                opened = self._deliverer.open(act)
+                at = replace(at, opened=opened, envelope=opened, noop=changes_nothing(act, opened))
+            saved = self._deliverer.deliver(act, at.envelope, again=at.unanswered)
         except Refusal as refusal:
             outcome = _OUTCOMES.get(refusal.reason, Outcome.REFUSED)  # type: ignore[call-overload]
-            self._note(submission, envelope, noop, started, _refused(outcome, refusal))
-            stale = refusal.reason in (SaveReason.VersionStale, SaveReason.DigestMismatch)
-            return (None if stale or envelope is None else envelope.as_redelivered()), noop, False
+            self._note(at, started, _refused(outcome, refusal))
+            if refusal.reason in _OPENED_ANEW:
+                return replace(at, envelope=None)
+            return _redelivered(at, unanswered=at.unanswered or outcome is Outcome.UNRESOLVED)
         except (Fault, PyMongoError) as error:
-            self._note(submission, envelope, noop, started, _failed(error))
-            return (envelope.as_redelivered() if envelope else None), noop, False
-        self._note(submission, envelope, noop, started, _saved(saved))
-        return envelope, noop, True
+            self._note(at, started, _failed(error))
+            return _redelivered(at, unanswered=True)
+        self._note(at, started, _saved(saved), operation_id=saved.operation_id)
+        for operation in further_of(act, at.opened, saved):
+            self._note_further(at, started, saved, operation)
+        return None
 
-    def _note(
-        self,
-        submission: Submission,
-        envelope: Envelope | None,
-        noop: bool,
-        started: float,
-        answer: dict[str, Any],
-    ) -> None:
-        event = submission.event
+    def _note_further(self, at: Submission, started: float, saved: Saved, operation: FurtherOperation) -> None:
+        answer = {**_saved(saved), "namespace": operation.namespace, "writer": FURTHER}
+        self._note(at, started, answer, operation_id=operation.operation_id)
+
+    def _note(self, at: Submission, started: float, answer: dict[str, Any], *, operation_id: str = "") -> None:
+        work = at.work
+        opened = at.envelope.operation_id if at.envelope else f"not opened: {work.writer} {work.number}"
         row = {
-            "event": submission.number,
-            "operation_id": envelope.operation_id if envelope else f"not opened: {event.study_id}",
-            "namespace": SCREENING_NAMESPACE,
-            "study": str(event.study_id),
+            "event": work.number,
+            "operation_id": operation_id or opened,
+            "namespace": namespace_of(work.act),
+            "writer": work.writer.value,
+            "study": str(work.study_id),
             "latency_ms": round((time.perf_counter() - started) * 1000, 3),
-            "resubmission": submission.resubmission,
+            "resubmission": at.resubmission,
             "at": datetime.now(UTC).isoformat(),
-            "noop": noop,
+            "noop": at.noop,
             **answer,
         }
         self._rows.append(row)
+
+
+def _redelivered(at: Submission, *, unanswered: bool) -> Submission:
+    return replace(at, envelope=at.envelope.as_redelivered() if at.envelope else None, unanswered=unanswered)
 
 
 def _saved(saved: Saved) -> dict[str, Any]:
@@ -203,11 +202,3 @@ def _failed(error: StatlibError | PyMongoError) -> dict[str, Any]:
         "expects_receipt": False,
         "applied": False,
     }
-
-
-def _changes_nothing(envelope: Envelope, event: DecisionEvent) -> bool:
-    """Whether the study, as it was opened, already says what the event asks for."""
-    screenings = envelope.loaded.source["Screenings"] if envelope.loaded else []
-    own = next((s["Included"] for s in screenings if s["InvestigatorId"] == event.investigator_id), None)
-    wanted = None if event.decision is Decision.RETRACT else event.decision is Decision.INCLUDE
-    return bool(own == wanted)

@@ -1,4 +1,4 @@
-"""The order of a replay: each study's events in recorded order, different studies at once, at a given rate."""
+"""The order of a replay: each study's work in its order, different studies at once, at a given rate."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import heapq
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from uuid import UUID
 
-from statlib.review.loading.review import DecisionEvent
 from statlib.review.loading.store import per_study_order
+from statlib.runbook.soak.work import Work
 
 
 class Schedule:
-    """Hands out events to worker threads. Invariant: a study's next event waits until the one before it is done.
+    """Hands out work to worker threads. Invariant: a study's next piece waits until the one before it is done.
 
-    ``rate_per_s``: the n-th event is due n/rate seconds after the start, whatever became of those before; 0: at once.
+    ``rate_per_s``: the n-th piece is due n/rate seconds after the start, whatever became of those before; 0: at once.
     """
 
-    def __init__(self, events: Iterable[DecisionEvent], rate_per_s: float) -> None:
-        self._waiting: dict[UUID, deque[DecisionEvent]] = {
-            study: deque(ordered) for study, ordered in per_study_order(events).items()
+    def __init__(self, work: Iterable[Work], rate_per_s: float) -> None:
+        self._waiting: dict[UUID, deque[Work]] = {
+            study: deque(ordered) for study, ordered in per_study_order(work).items()
         }
         self._free = [(ordered[0].seq, study) for study, ordered in self._waiting.items()]
         heapq.heapify(self._free)
@@ -32,27 +33,44 @@ class Schedule:
         self._started = time.monotonic()
         self._changed = threading.Condition()
         self._stopped = False
+        self._held = 0
+        self._under_way = 0
 
-    def take(self) -> DecisionEvent | None:
-        """The next event, when it is due; None when all are done or the replay was stopped."""
+    def take(self) -> Work | None:
+        """The next piece, when it is due; None when all are done or the replay was stopped."""
         with self._changed:
             while not self._stopped and self._open:
                 wait_s = self._due_in_s()
-                if self._free and wait_s <= 0:
+                if self._free and wait_s <= 0 and not self._held:
                     _, study = heapq.heappop(self._free)
                     self._handed_out += 1
+                    self._under_way += 1
                     return self._waiting[study].popleft()
-                self._changed.wait(max(wait_s, 0.001) if self._free else None)
+                self._changed.wait(max(wait_s, 0.001) if self._free and not self._held else None)
             return None
 
-    def done(self, event: DecisionEvent) -> None:
-        """The event is answered for: its study may go on."""
+    def done(self, work: Work) -> None:
+        """It is answered for: its study may go on."""
         with self._changed:
             self._open -= 1
-            rest = self._waiting[event.study_id]
+            self._under_way -= 1
+            rest = self._waiting[work.study_id]
             if rest:
-                heapq.heappush(self._free, (rest[0].seq, event.study_id))
+                heapq.heappush(self._free, (rest[0].seq, work.study_id))
             self._changed.notify_all()
+
+    @contextmanager
+    def held(self, patience_s: float) -> Iterator[bool]:
+        """Nothing is handed out in the block. Tells whether what was under way was answered for within the patience."""
+        with self._changed:
+            self._held += 1
+            quiet = self._changed.wait_for(lambda: self._stopped or not self._under_way, patience_s)
+        try:
+            yield quiet
+        finally:
+            with self._changed:
+                self._held -= 1
+                self._changed.notify_all()
 
     def stop(self) -> None:
         with self._changed:
@@ -62,6 +80,10 @@ class Schedule:
     @property
     def stopped(self) -> bool:
         return self._stopped
+
+    @property
+    def handed_out(self) -> int:
+        return self._handed_out
 
     @property
     def remaining(self) -> int:

@@ -67,7 +67,7 @@ def test_a_run_without_captures_has_no_advice(tmp_path: Path) -> None:
     bare.close()
 
 
-@pytest.mark.parametrize(("recorded", "unused"), [("3 decisions of two reviewers", {"studies", "seed"}), ("", set())])
+@pytest.mark.parametrize(("recorded", "unused"), [("3 decisions of two reviewers", {"studies"}), ("", {"review"})])
 def test_parameters_of_simulated_data_are_named_where_data_are_recorded(
     tmp_path: Path, recorded: str, unused: set[str]
 ) -> None:
