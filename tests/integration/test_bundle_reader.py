@@ -114,9 +114,14 @@ def _epochs(**changed: int) -> Callable[[Library], object]:
     return lambda served: served.set_row("shelf/1", **fields)
 
 
-def another_storage_version(served: Library) -> None:
-    served.set_fleet(StorageVersion=2)
-    served.set_control(StorageVersion=2)
+def _everywhere(**version: int) -> Callable[[Library], object]:
+    """Fleet and project agree, on what is not this release's."""
+
+    def stored(served: Library) -> None:
+        served.set_fleet(**version)
+        served.set_control(**version)
+
+    return stored
 
 
 CLOSINGS = [
@@ -131,11 +136,9 @@ CLOSINGS = [
     Closing(ServeReason.VersionIncompatible, "fleet storage", lambda s: s.set_fleet(StorageVersion=2)),
     Closing(ServeReason.VersionIncompatible, "fleet source", lambda s: s.set_fleet(SourceVersion=2)),
     Closing(ServeReason.VersionIncompatible, "fleet catalogue", lambda s: s.set_fleet(CatalogueVersion=2)),
-    Closing(
-        ServeReason.VersionIncompatible,
-        "another release everywhere",
-        another_storage_version,
-    ),
+    Closing(ServeReason.VersionIncompatible, "another storage everywhere", _everywhere(StorageVersion=2)),
+    Closing(ServeReason.VersionIncompatible, "another source everywhere", _everywhere(SourceVersion=2)),
+    Closing(ServeReason.VersionIncompatible, "another catalogue everywhere", _everywhere(CatalogueVersion=2)),
     Closing(ServeReason.FamilyDisabled, "flag off", reader={"families": (LOANS, VISITS)}),
     Closing(ServeReason.GuardNotFresh, "stale", lambda s: s.set_guard(State=State.STALE.value)),
     Closing(ServeReason.GuardNotFresh, "rebuilding", lambda s: s.set_guard(State=State.REBUILDING.value)),
@@ -149,6 +152,7 @@ CLOSINGS = [
     Closing(ServeReason.RowEpochOutdated, "fleet", _epochs(Fleet=0)),
     Closing(ServeReason.RowEpochOutdated, "project", _epochs(Project=7)),
     Closing(ServeReason.RowEpochOutdated, "family", _epochs(Family=7)),
+    Closing(ServeReason.RowEpochOutdated, "an epoch of a later release", _epochs(Shelf=0)),
     Closing(ServeReason.RowEpochOutdated, "fleet opened since", lambda s: s.set_fleet(ModeEpoch=9)),
     Closing(ServeReason.RowEpochOutdated, "project opened since", lambda s: s.set_control(OpeningCount=9)),
     Closing(ServeReason.RowEpochOutdated, "family staled since", lambda s: s.set_guard(FamilyWriteEpoch=9)),

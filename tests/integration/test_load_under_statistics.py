@@ -6,21 +6,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from pymongo.errors import OperationFailure
 
 from statlib.kernel.settings import Settings
 from statlib.mongo.connection import Mongo
 from statlib.review.catalogue import REVIEW
+from statlib.review.documents import STUDIES
 from statlib.review.loading.registration import register
 from statlib.review.loading.review import LoadedReview
 from statlib.review.loading.simulated import SimulatedReview
 from statlib.review.loading.store import store
 from statlib.statistics import storage
 from statlib.statistics.backfill import backfill
-from statlib.statistics.documents import Mode
+from statlib.statistics.documents import GUARD, Mode
 from statlib.statistics.hosts import Host
 from statlib.statistics.reader import Source, read_bundle
 from statlib.statistics.rebuild import rebuild
 from tests.reviews import FAMILY, host_of, settings_for
+from tests.servers import fail_command
 
 
 @pytest.fixture
@@ -55,6 +58,17 @@ def test_a_completed_load_sends_readers_to_the_source_until_the_next_backfill(
     assert studies(half_loaded, whole) == (Source.AUTHORITATIVE, 40)
     backfill(half_loaded, REVIEW, whole.project.id, FAMILY)
     assert studies(half_loaded, whole) == (Source.MATERIALISED, 40)
+
+
+def test_studies_that_outdate_nothing_are_not_stored(half_loaded: Host, whole: LoadedReview) -> None:
+    guards = f"{half_loaded.mongo.database.name}.{GUARD}"
+    with (
+        fail_command(half_loaded.mongo.client, ["update"], error_code=8000, namespace=guards),
+        pytest.raises(OperationFailure),
+    ):
+        load(whole, half_loaded.mongo)
+    assert studies(half_loaded, whole) == (Source.MATERIALISED, 20)
+    assert half_loaded.mongo.collection(STUDIES).count_documents({"ProjectId": whole.project.id}) == 20
 
 
 def test_a_load_that_adds_nothing_leaves_what_is_served_alone(half_loaded: Host, whole: LoadedReview) -> None:
