@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from statlib.runbook.catalogue import Runbook
 from statlib.runbook.expectations import expect
 from statlib.runbook.fragments import Column, KeyValues, Table
-from statlib.runbook.patience import backfill_when_allowed
+from statlib.runbook.patience import backfill_together_when_allowed
 from statlib.runbook.project import ProjectParameters, Standing, standing
 from statlib.runbook.run import Run
 from statlib.statistics.documents import Mode
@@ -89,21 +89,22 @@ def open_gate(run: OpenRun) -> Standing:
 
 def backfill(run: OpenRun) -> Backfilled:
     """Publish every family and prove it served, waiting first for saves that may have read the gate before."""
-    project = run.parameters.project
-    done = []
-    for family in standing(run).families:
-        request_id = run.request_id(f"backfill of {family.family}")
-        found = backfill_when_allowed(run.client, project, family.family, request_id=request_id)
-        done.append(
+    families = [family.family for family in standing(run).families]
+    done = backfill_together_when_allowed(
+        run.client, run.parameters.project, families, request_id=run.request_id("backfill")
+    )
+    return Backfilled(
+        families=[
             FamilyBackfilled(
-                family=family.family,
+                family=found.rebuild.family,
                 published=len(found.rebuild.published),
                 current=len(found.rebuild.current),
                 races_lost=found.races_lost,
                 exact=found.parity.exact,
             )
-        )
-    return Backfilled(families=done)
+            for found in done.families
+        ]
+    )
 
 
 def verify(run: OpenRun) -> Standing:
