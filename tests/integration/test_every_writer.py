@@ -63,6 +63,7 @@ class EveryWriter(RuleBasedStateMachine):
         super().__init__()
         self.opened = ExitStack()
         self.held: dict[FenceKind, Held] = {}
+        self.left: list[int] = []
 
     @initialize(min_screenings=st.integers(1, 3))
     def a_review(self, min_screenings: int) -> None:
@@ -134,9 +135,15 @@ class EveryWriter(RuleBasedStateMachine):
 
     # --- edits ---
 
-    @rule(person=PLACE, joins=st.booleans())
-    def come_or_go(self, person: int, joins: bool) -> None:
-        self.attempt(lambda: self.acts.come_or_go(person, joins=joins))
+    @rule(person=PLACE)
+    def leave(self, person: int) -> None:
+        self.attempt(lambda: self.acts.come_or_go(person, joins=False))
+        self.left.append(person)
+
+    @rule(person=PLACE, returns=st.booleans())
+    def join(self, person: int, returns: bool) -> None:
+        who = self.left.pop() if returns and self.left else person
+        self.attempt(lambda: self.acts.come_or_go(who, joins=True))
 
     @rule(stage=PLACE, sessions=st.integers(1, 3))
     def set_target(self, stage: int, sessions: int) -> None:
