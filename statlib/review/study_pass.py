@@ -99,7 +99,7 @@ class StudyPass:
         }
 
 
-def _marks(context: ReviewContext) -> dict[Mark, Expression]:
+def _marks(context: ReviewContext) -> dict[Mark, Any]:
     """Per kind, the array of a study's marks of that kind."""
     sessions = stored_array("Sessions")
     completed = {"$eq": ["$$s.Status", SessionStatus.COMPLETED.value]}
