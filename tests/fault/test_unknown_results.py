@@ -150,6 +150,7 @@ OUTCOMES = [
 ]
 
 
+@pytest.mark.req("SAVE-65", "SAVE-66")
 @pytest.mark.parametrize(
     ("scene", "lost", "meanwhile", "expected"),
     OUTCOMES,

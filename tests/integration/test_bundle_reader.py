@@ -332,7 +332,7 @@ DISAGREEING: dict[str, tuple[bool, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.req("MEMBER-11")
+@pytest.mark.req("MEMBER-11", "GATE-27")
 @pytest.mark.parametrize("role", list(Role))
 @pytest.mark.parametrize("name", DISAGREEING)
 def test_a_live_host_with_other_settings_stops_serving_and_its_end_resumes_it(

@@ -345,6 +345,7 @@ def test_two_rebuilds_of_sibling_scopes_are_one_at_a_time_since_the_family_has_o
     assert stale.read((SHELVES, ALL)).values[SHELVES] == stale.truth(SHELVES)
 
 
+@pytest.mark.req("REBUILD-10")
 def test_a_later_candidate_is_neither_published_under_nor_withdrawn_by_the_one_it_displaced(stale: Library) -> None:
     later = {"Generation": 1, "Token": "later", "Owner": "later"}
     with interrupted(
@@ -377,6 +378,7 @@ CHANGES: dict[str, Callable[[Library], object]] = {
 }
 
 
+@pytest.mark.req("REBUILD-10")
 @pytest.mark.parametrize("family_is", ["stale", "fresh"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_whatever_changes_between_the_count_and_the_publication_loses_the_race(
@@ -475,6 +477,7 @@ def test_a_race_lost_between_two_batches_leaves_the_first_exact_and_the_rest_uns
         assert wide.read((SHELVES, ALL)).values[SHELVES] == truth
 
 
+@pytest.mark.req("REBUILD-10")
 def test_a_lease_that_runs_out_while_the_source_is_counted_publishes_nothing(stale: Library) -> None:
     with interrupted(
         stale, When.AFTER_REPLY, COUNT, lambda: stale.mongo.clock.advance(REBUILD_LEASE_TTL_S), name="aggregate"

@@ -237,6 +237,7 @@ def test_every_order_of_events_saves_once_and_never_claims_what_is_not_so(scene:
         assert bundle.counters(FAMILY) == scene.review.truth()
 
 
+@pytest.mark.req("SAVE-35")
 @pytest.mark.parametrize("scene", [Arrangement.TRANSACTIONAL], indirect=True)
 def test_an_envelope_kept_too_long_is_loaded_again_before_it_is_written(scene: Scene) -> None:
     scene.begin()
