@@ -37,7 +37,7 @@ class OperationTally:
 
     def take(self, row: soak.Operation) -> None:
         identity = (row.namespace, row.operation_id)
-        self.submissions += 1
+        self.submissions += row.writer != soak.FURTHER
         self.events_submitted.add(row.event)
         if row.kind is RefusalKind.CAPACITY:
             self.capacity_refused += 1

@@ -24,7 +24,7 @@ from statlib.kernel.settings import load_settings
 from statlib.mongo.connection import connected
 from statlib.mongo.probe import probe
 from statlib.review.catalogue import REVIEW
-from statlib.review.documents import STUDIES, Study
+from statlib.review.documents import STUDIES, Project, Study
 from statlib.review.loading.detection import detect
 from statlib.review.loading.registration import register
 from statlib.review.loading.review import LoadedReview, annotated, event_counts, replayed
@@ -45,7 +45,7 @@ from statlib.runbook.soak.page_reads import RECOUNTED, ReadMix
 from statlib.runbook.soak.receipts import receipts_since
 from statlib.runbook.soak.window import Load, WindowSummary, run_window
 from statlib.runbook.soak.work import Plan
-from statlib.statistics.documents import Mode
+from statlib.statistics.documents import Mode, TrackingMode
 
 SIMULATED = "simulated"
 FAMILIES = tuple(REVIEW.families)
@@ -74,7 +74,7 @@ class Thresholds(BaseModel):
     operations_min: int = Field(default=1_000, ge=1)
     reads_min: int = Field(default=300, ge=1)
     comparisons_min: int = Field(default=20, ge=1)
-    fallback_rate_max: float = Field(default=0.05, ge=0, le=1)
+    fallback_rate_max: float = Field(default=0.1, ge=0, le=1)
     bytes_per_operation_max: float = Field(default=4_096.0, gt=0)
 
 
@@ -228,7 +228,8 @@ def backfill(run: SoakRun, loaded: LoadedProject) -> Backfilled:
 def soak_window(run: SoakRun, loaded: LoadedProject) -> WindowSummary:
     """Replay and observe."""
     asked = run.parameters
-    run.captures.write(soak.THRESHOLDS, _thresholds(asked))
+    review = _review(run)
+    run.captures.write(soak.THRESHOLDS, _thresholds(asked, review.project))
     load_ = Load(
         workers=asked.reviewers,
         rate_per_s=asked.rate_per_s,
@@ -242,7 +243,7 @@ def soak_window(run: SoakRun, loaded: LoadedProject) -> WindowSummary:
         reads=asked.reads,
         seed=asked.seed,
     )
-    plan = _plan(run, _review(run))
+    plan = _plan(run, review)
     with application_host(load_settings()) as host, Live() as live:  # settings as they are since the load
         return run_window(run, host, plan, load=load_, show=live.show)
 
@@ -310,18 +311,24 @@ def _plan(run: SoakRun, review: LoadedReview) -> Plan:
     return planned(review, run.parameters.mutations, run.parameters.seed)
 
 
-def _thresholds(asked: SoakParameters) -> soak.SoakThresholds:
+def _thresholds(asked: SoakParameters, project: Project) -> soak.SoakThresholds:
     least = asked.thresholds
     return soak.SoakThresholds(
         duration_s=asked.duration_s,
         operations_min=least.operations_min,
         reads_min=least.reads_min,
-        families=FAMILIES,
+        families=_counted(project),
         comparisons_per_family_min=least.comparisons_min,
         fallback_rate_max=least.fallback_rate_max,
         bytes_per_operation_max=least.bytes_per_operation_max,
         recounted=RECOUNTED,
     )
+
+
+def _counted(project: Project) -> tuple[str, ...]:
+    """The families that count anything in the project: those of annotation need a stage, say."""
+    context = REVIEW.domain.context(project.to_bson(), TrackingMode.TRACKED)
+    return tuple(name for name, family in REVIEW.families.items() if family.declared_scopes(context))
 
 
 def _backfill(run: SoakRun, project: UUID, purpose: str) -> Backfilled:
