@@ -92,7 +92,7 @@ class _Check:
         with snapshot(self.mongo) as session:
             reads = PinnedReads(self.mongo, session)
             return {
-                family: dict(calculate(reads, self.catalogue, family, self.project, context))
+                family: calculate(reads, self.catalogue, [family], self.project, context)[family]
                 for family in self.catalogue.families
             }
 

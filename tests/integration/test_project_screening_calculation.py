@@ -41,8 +41,8 @@ def a_study(project: UUID, chance: random.Random) -> dict[str, Any]:
 def counted(mongo: Mongo, project: UUID, threshold: AgreementThreshold) -> dict[str, int]:
     with snapshot(mongo) as session:
         context = ReviewContext(project, threshold, ())
-        values = calculate(PinnedReads(mongo, session), REVIEW, NAME, project, context)
-    return dict(values[PROJECT_SCOPE])
+        values = calculate(PinnedReads(mongo, session), REVIEW, [NAME], project, context)
+    return dict(values[NAME][PROJECT_SCOPE])
 
 
 @pytest.mark.parametrize("threshold", THRESHOLDS, ids=lambda t: f"{t.min_screenings}-{t.agreement_ratio:.2f}")
