@@ -91,7 +91,7 @@ class Worker:
         try:
             self._require_not_exhausted(definition, claim, row, steps)
             while not steps or steps[-1] in GOES_ON:
-                steps.append(self._step(definition, claim))
+                steps.append(self._step(definition, claim, first=not steps))
                 del steps[:-STEPS_KEPT]
                 if self.cancellation.cancelled or time.monotonic() > ends:
                     break
@@ -106,7 +106,7 @@ class Worker:
             record_failure(self.postgres, definition, claim, row, Failure(FailureKind.ABANDONED, told))
             steps.append(Step.FAILED)
 
-    def _step(self, definition: Definition, claim: Claim) -> Step:
+    def _step(self, definition: Definition, claim: Claim, *, first: bool) -> Step:
         row = self._current(claim)
         if row is None:
             count_claim(ClaimEvent.LOST)
@@ -115,7 +115,8 @@ class Worker:
         try:
             if self._rests(claim, row):
                 return Step.RESTED
-            require_prerequisite(self.postgres, definition)
+            if first:
+                require_prerequisite(self.postgres, definition)
             if row.lifecycle is Lifecycle.VALIDATING:
                 return self._validate(definition, claim, row)
             batch = run_batch(self.postgres, definition, claim, row, readings=self._health.readings)

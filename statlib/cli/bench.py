@@ -85,6 +85,23 @@ def rebuild(quick: bool) -> None:
     answer(report, _lines(report))
 
 
+@bench.command()
+@click.option("--quick", is_flag=True, help="The short form, within a minute: for a look, not for figures.")
+@json_option
+def backfill(quick: bool) -> None:
+    """What a data backfill costs over a bare loop of SQL, and what the foreground feels of it.
+
+    On a PostgreSQL of its own. The full form repairs 1,000,000 generated records ten times over.
+    """
+    from statlib.bench import backfill as measured  # noqa: PLC0415 - needs the extras `local` and `postgres`
+
+    plan = measured.QUICK if quick else measured.Plan()
+    report = measured.run(
+        plan, short_form=quick, settings=load_settings(), progress=lambda line: click.echo(line, err=True)
+    )
+    answer(report, _lines(report))
+
+
 def _lines(report: Report) -> list[str]:
     form = "short form: for a look, not for figures" if report.short_form else "full form"
     where = ", ".join(f"{key} {value}" for key, value in report.environment.items())

@@ -18,5 +18,5 @@ CANONICAL_DOIS = Definition(
     mutate=f"UPDATE statlib_study_record SET doi_canonical = statlib_canonical_doi(doi) WHERE {{window}} AND {_WRONG}",
     validate=f"SELECT project_id, study_id FROM statlib_study_record WHERE {{window}} AND {_WRONG}",
     requires="to_regprocedure('statlib_canonical_doi(text)') IS NOT NULL",
-    bound=BatchBound(rows_max=5_000, transaction_s=10.0, lock_s=2.0, target_s=0.5),
+    bound=BatchBound(rows_max=5_000, transaction_s=10.0, lock_s=2.0, target_s=0.1),
 )

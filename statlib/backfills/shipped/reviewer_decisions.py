@@ -32,5 +32,5 @@ REVIEWER_DECISIONS = Definition(
     source="statlib_decision",
     mutate=_COUNT,
     validate=_UNCOUNTED,
-    bound=BatchBound(rows_max=5_000, changes_per_row=2, transaction_s=10.0, lock_s=2.0, target_s=0.5),
+    bound=BatchBound(rows_max=5_000, changes_per_row=2, transaction_s=10.0, lock_s=2.0, target_s=0.1),
 )

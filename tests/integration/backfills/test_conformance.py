@@ -96,11 +96,15 @@ def test_conformance_01_claim_race(database: Database) -> None:
     [
         shaped(select="SELECT shelf, place FROM note WHERE {window} AND %(limit)s > 0 ORDER BY shelf, place"),
         shaped(select="SELECT shelf, place FROM note WHERE {window} OR shelf = 1 ORDER BY 1, 2 LIMIT %(limit)s"),
+        shaped(
+            select="SELECT shelf, place FROM note WHERE {window} AND %(limit)s > 0 ORDER BY shelf, place",
+            mutate=FOLD_NOTES.mutate + " AND shelf = 1",
+        ),
         shaped(mutate="UPDATE note SET folded = lower(text) WHERE {window} OR true"),
         shaped(mutate="WITH more AS (UPDATE note SET touched = touched + 1 WHERE shelf = 3) UPDATE note SET "
                       "folded = 'x' WHERE {window} AND shelf < 3"),
     ],
-    ids=["selects more", "selects beyond", "changes more", "changes elsewhere"],
+    ids=["selects more", "selects beyond", "selects more than it changes", "changes more", "changes elsewhere"],
 )  # fmt: skip
 def test_conformance_02_bounded_batch(database: Database, definition: Any) -> None:
     fill_notes(database)
@@ -120,16 +124,16 @@ def test_conformance_02_bounded_batch(database: Database, definition: Any) -> No
 @pytest.mark.req("BF-EXEC-19", "BF-EXEC-20", "BF-EXEC-21", "BF-EXEC-22", "BF-EXEC-27")
 def test_conformance_02_bounded_batch_in_time(database: Database) -> None:
     fill_notes(database)
-    slow = shaped(mutate=WAITING_TO_FOLD.mutate, bound=_bound(transaction_s=0.3, lock_s=0.3, target_s=0.1))
+    sleeping = "SELECT pg_sleep(3) FROM note WHERE {window} LIMIT 1"
+    slow = shaped(mutate=sleeping, bound=_bound(transaction_s=0.3, lock_s=0.3, target_s=0.1))
     with bench(database, slow) as b:
         b.start()
-        worker = b.worker()
-        with barrier(database, BARRIER):
-            assert worker.turn().steps == (Step.FAILED,)  # type: ignore[union-attr]
+        assert b.worker().turn().steps == (Step.FAILED,)  # type: ignore[union-attr]
         row = b.row()
         assert (row["failureKind"], row["checkpoint"], row["lifecycle"], b.folded()) == ("timeout", None, "running", 0)
         assert row["batchRows"] < 4
         # a worker that was told to stop begins no further batch
+        worker = other(b, WAITING_TO_FOLD)
         with barrier(database, BARRIER):
             b.postgres.clock.advance(1)
             stopping = InThread(worker.turn)
