@@ -181,3 +181,19 @@ def test_a_claim_that_was_read_for_too_long_ago_reads_again(scene: Scene) -> Non
     assert armed.reached
     assert isinstance(got, Saved)
     assert got.failed_attempts == (Cause.LATE,)
+
+
+@pytest.mark.parametrize("scene", [Arm.SOURCE_ONLY], indirect=True)
+def test_a_no_that_came_after_the_deadline_is_asked_again(scene: Scene) -> None:
+    """It may have been the deadline's own, and not the capacity's."""
+    scene.by_ben()
+
+    def frozen_meanwhile() -> None:
+        scene.review.mongo.clock.advance(31)
+        ReservationWriter(scene.review.host, scene.review.project).release(scene.study, BEN, EXTRACTION.id)
+
+    with scene.interrupter.armed(When.AFTER_REPLY, 1, frozen_meanwhile, name="findAndModify") as armed:
+        got = scene.claim()
+    assert armed.reached
+    assert isinstance(got, Saved)
+    assert got.failed_attempts == (Cause.LATE,)
