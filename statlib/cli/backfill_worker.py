@@ -6,8 +6,11 @@ import signal
 
 import click
 
+from statlib.cli.output import answer, json_option
+
 
 @click.command()
+@json_option
 def backfills() -> None:
     """Advance data backfills that were started, a claim at a time, until a signal ends it.
 
@@ -22,4 +25,9 @@ def backfills() -> None:
     cancellation = Cancellation()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: cancellation.cancel(CancelCause.STOPPING))
-    run(load_settings(), installed(), cancellation, started=lambda owner: click.echo(f"worker {owner} is working"))
+    run(
+        load_settings(),
+        installed(),
+        cancellation,
+        started=lambda owner: answer({"owner": owner}, f"worker {owner} is working"),
+    )

@@ -67,7 +67,13 @@ def stage() -> None:
 @stage.command("add")
 @_edit
 @click.argument("name")
-@click.option("--kind", type=click.Choice([kind.value for kind in StageKind]), default="Annotation", show_default=True)
+@click.option(
+    "--kind",
+    type=click.Choice([kind.value for kind in StageKind]),
+    default="Annotation",
+    show_default=True,
+    help="What reviewers do there.",
+)
 @click.option("--target", type=click.IntRange(1, 1_000), default=2, show_default=True, help="Sessions a study needs.")
 @click.option("--id", "stage_id", type=click.UUID, help="The stage's id; a new one if it is not given.")
 def add_stage(project: UUID, name: str, kind: str, target: int, stage_id: UUID | None, request_id: str | None) -> None:  # noqa: PLR0917 - the options of one command
@@ -133,7 +139,13 @@ def question() -> None:
 @_edit
 @click.argument("stage", type=click.UUID)
 @click.argument("text")
-@click.option("--answer", "kind", type=click.Choice([kind.value for kind in AnswerKind]), required=True)
+@click.option(
+    "--answer",
+    "kind",
+    type=click.Choice([kind.value for kind in AnswerKind]),
+    required=True,
+    help="What the question asks for.",
+)
 @_options
 @click.option("--id", "question_id", type=click.UUID, help="The question's id; a new one if it is not given.")
 def add_question(  # noqa: PLR0917 - the options of one command

@@ -15,7 +15,7 @@ from statlib.backfills.definitions import Definition
 from statlib.backfills.lifecycle import Operator
 from statlib.backfills.read_model import show_backfill
 from statlib.backfills.registry import Registry, register
-from statlib.backfills.worker import Turn, Worker
+from statlib.backfills.worker import Worker
 from statlib.kernel.identifiers import new_token
 from statlib.kernel.refusals import Fault
 from statlib.kernel.settings import Settings
@@ -58,12 +58,12 @@ class Tour:
         action = Action("tour", "notebook", "start", stable_id, new_token(), {})
         return control(self._postgres, self._registry, Operator.START, action)
 
-    def turn(self) -> Turn:
-        """A worker's turn. Fault if there is nothing to claim."""
+    def turn(self) -> list[str]:
+        """A worker's turn: its steps by name, in order. Fault if there is nothing to claim."""
         turn = Worker(self._postgres, self._registry).turn()
         if turn is None:
             raise Fault("there is nothing to claim", remedy="Start a backfill first.")
-        return turn
+        return [step.value for step in turn.steps]
 
     def show(self, stable_id: str) -> Mapping[str, Any]:
         """The row as operators see it."""
