@@ -16,6 +16,7 @@ from statlib.runbook.soak.savers import Rows
 from statlib.runbook.soak.work import PlannedEdit
 from statlib.statistics.hosts import Host
 
+STALLED_S = 2.0  # nothing handed out for so long: the replay stands still
 _DONE_ALREADY = (EditReason.AlreadyThere, EditReason.NotAMember)
 
 
@@ -28,6 +29,7 @@ class Editor:
         self._left = deque(edits)
         self._rows = rows
         self._lock = threading.Lock()
+        self._seen = (0, time.monotonic())  # how much was handed out, and since when it has been so much
         self.made = 0
 
     @property
@@ -35,14 +37,24 @@ class Editor:
         return len(self._left)
 
     def make_due(self, handed_out: int) -> bool:
-        """Make the next edit if it is due. Whether one was made. Raises as the edit does."""
+        """Make the next edit if it is due. Whether one was made. Raises as the edit does.
+
+        One that takes another back is also due when the replay stands still: it may be that which everybody waits for.
+        """
         with self._lock:
-            if not self._left or self._left[0].after > handed_out:
+            if not self._left or not self._is_due(handed_out):
                 return False
             self._make(self._left[0])
             self._left.popleft()
             self.made += 1
             return True
+
+    def _is_due(self, handed_out: int) -> bool:
+        if handed_out != self._seen[0]:
+            self._seen = (handed_out, time.monotonic())
+        takes_back = self.made % 2 == 1
+        stalled = time.monotonic() - self._seen[1] >= STALLED_S
+        return self._left[0].after <= handed_out or (takes_back and stalled)
 
     def _make(self, edit: PlannedEdit) -> None:
         started = time.perf_counter()

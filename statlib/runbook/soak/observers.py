@@ -18,7 +18,7 @@ from pymongo.errors import PyMongoError
 from statlib.admin.client import AdminClient
 from statlib.evidence.soak_captures import DIFFERENCES_MAX
 from statlib.kernel.refusals import Fault, Refusal, RefusalKind, StatlibError
-from statlib.runbook.soak.editing import Editor
+from statlib.runbook.soak.editing import STALLED_S, Editor
 from statlib.runbook.soak.savers import Rows
 from statlib.runbook.soak.schedule import Schedule
 from statlib.statistics.hosts import Host
@@ -165,11 +165,14 @@ def pauses(
 
 
 def edits(editor: Editor, schedule: Schedule, backfill: Callable[[], None], patience_s: float) -> Callable[[], None]:
-    """The edits that are due, each made under load; then a moment of quiet to count anew what it outdated."""
+    """The edits that are due, each made under load; then a moment of quiet to count anew what it outdated.
+
+    The quiet is not waited for long: a claim that the edit keeps out is under way until the edit is taken back.
+    """
 
     def observe() -> None:
         while editor.make_due(schedule.handed_out):
-            with schedule.held(patience_s):
+            with schedule.held(min(patience_s, STALLED_S)):
                 backfill()
 
     return observe
