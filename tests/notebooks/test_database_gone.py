@@ -16,6 +16,7 @@ from statlib.kernel.identifiers import new_token
 from statlib.kernel.settings import MongoSettings, Settings
 from statlib.local.config_file import write_embedded
 from statlib.local.replica_set import replica_set
+from statlib.review.catalogue import REVIEW
 
 SOAK = {
     "apply": "true",
@@ -37,7 +38,7 @@ def test_a_run_whose_database_is_gone_for_good_ends_as_a_fault_with_its_report(t
     data, archive = tmp_path / "data", tmp_path / "reports"
     data.mkdir(mode=0o700)
     with replica_set(for_tests=True, settings=Settings(mongo=MongoSettings())) as server:
-        config = write_embedded(data, uri=server.uri, database=f"t{new_token()}", families=["ProjectScreening"])
+        config = write_embedded(data, uri=server.uri, database=f"t{new_token()}", families=sorted(REVIEW.families))
         command = [sys.executable, "-m", "statlib.cli.main", "runbook", "run", "soak_evidence"]
         given = [part for name, value in SOAK.items() for part in ("-p", f"{name}={value}")]
         environment = {**os.environ, "STATLIB_CONFIG": str(config), "STATLIB__MONGO__SERVER_SELECTION_TIMEOUT_S": "2"}
