@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
+from pymongo.read_concern import ReadConcern
+
 from statlib.kernel.settings import Settings
 from statlib.mongo.connection import Mongo, connected
 from statlib.passes.audit import Action
@@ -96,7 +98,8 @@ class Review:
         modes.set_fleet_mode(self.mongo, REVIEW, mode, action())
 
     def study(self, study: UUID) -> dict[str, Any]:
-        found = self.mongo.collection(STUDIES).find_one({"_id": study})
+        """As applied: a majority read may lag behind a write whose majority nobody waited for."""
+        found = self.mongo.collection(STUDIES).with_options(read_concern=ReadConcern("local")).find_one({"_id": study})
         assert found is not None
         return found
 
@@ -137,7 +140,8 @@ class Review:
         return bool(fleet["ReviewerTrackingMode"] == TrackingMode.TRACKED)
 
     def receipts(self) -> list[dict[str, Any]]:
-        return list(self.mongo.collection(RECEIPT).find({"ProjectId": self.project}))
+        receipts = self.mongo.collection(RECEIPT).with_options(read_concern=ReadConcern("local"))
+        return list(receipts.find({"ProjectId": self.project}))
 
     def deltas(self) -> list[dict[str, Any]]:
         return list(self.mongo.collection(DELTA).find({"ProjectId": self.project}))

@@ -9,6 +9,7 @@ import pymongo
 import pytest
 from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure
+from pymongo.read_concern import ReadConcern
 
 from statlib.kernel.refusals import Refusal, RefusalKind
 from statlib.mongo import transactions
@@ -44,7 +45,8 @@ class Counting:
 
     @property
     def stored(self) -> int:
-        found = self.mongo.collection(NUMBERS).find_one({"_id": 1})
+        """As applied: what a commit whose majority was not waited for left, a majority read may not show yet."""
+        found = self.mongo.collection(NUMBERS).with_options(read_concern=ReadConcern("local")).find_one({"_id": 1})
         assert found is not None
         return int(found["n"])
 
