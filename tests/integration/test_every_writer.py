@@ -1,6 +1,6 @@
 """Any history of writers, edits, fences, rebuilds and readers: after each step served = authoritative = naive count.
 
-`make prove` plays 2,000 histories instead of 200, and prints the seed that it began with.
+`make prove` plays 2,000 histories instead of 100, and prints the seed that it began with.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from statlib.statistics.rewrites import complete
 from tests.acts import OPTIONS, REFUSED_ALONE, Acts, stages_and_questions
 from tests.reviews import ALL_FAMILIES, Review, action, review
 
-HISTORIES = int(os.environ.get("STATLIB_HISTORIES", "200"))  # read before fixtures clear what is ours
+HISTORIES = int(os.environ.get("STATLIB_HISTORIES", "100"))  # read before fixtures clear what is ours
 STEPS = 50
 PLACE = st.integers(0, 99)  # an index into whatever there is, modulo its length
 STAGED = (FenceKind.BULK_STUDY_UPDATE, FenceKind.SEARCH_IMPORT, FenceKind.SEARCH_REMOVAL)
