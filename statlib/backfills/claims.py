@@ -22,15 +22,6 @@ def acquire(postgres: Postgres, registry: Registry, owner: str) -> Claimed | Non
     return Claimed(Claim(row.stable_id, row.generation, owner), row, found["taken_over"], found["claimed_at"])
 
 
-def renew(postgres: Postgres, claim: Claim) -> bool:
-    """Hold it longer; whether it was still ours."""
-    ttl_s = postgres.settings.backfills.claim_ttl_s
-    renewing = statement("renew", postgres.clock)
-    held = transact(postgres, lambda session: session.run(renewing, **claim.guard, ttl_s=ttl_s)) == 1
-    count_claim(ClaimEvent.RENEWED if held else ClaimEvent.LOST)
-    return held
-
-
 def release(postgres: Postgres, claim: Claim) -> bool:
     """Let the next one in at once; harmless when it is no longer ours."""
     releasing = statement("release", postgres.clock)

@@ -41,12 +41,6 @@ FROM free, statlib_backfill old
 WHERE b.stable_id = free.stable_id AND old.stable_id = free.stable_id
 RETURNING b.*, old.claim_owner IS NOT NULL AS taken_over
 
--- name: renew
--- Renewal keeps the generation.
-UPDATE statlib_backfill SET claim_expires_at = {now} + make_interval(secs => %(ttl_s)s)
-WHERE stable_id = %(stable_id)s AND generation = %(generation)s AND claim_owner = %(owner)s
-  AND claim_expires_at > {now} AND lifecycle IN ('running', 'validating')
-
 -- name: release
 -- Released, the row keeps its lifecycle, and its generation until the next claim.
 UPDATE statlib_backfill SET claim_owner = NULL, claim_expires_at = NULL, changed_at = {now}

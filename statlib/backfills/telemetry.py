@@ -11,7 +11,6 @@ from statlib.kernel import telemetry
 class ClaimEvent(StrEnum):
     ACQUIRED = "acquired"
     TAKEN_OVER = "taken-over"
-    RENEWED = "renewed"
     LOST = "lost"
     STALE_REJECTED = "stale-rejected"
 

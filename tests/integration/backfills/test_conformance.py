@@ -405,6 +405,9 @@ def test_conformance_11_explicit_validation(steered: Steering) -> None:
     s = steered(WAITING_TO_PROVE)
     b = s.bench
     with s.boundary.client(Capability.DEPLOYMENT_OPERATOR) as client:
+        with pytest.raises(Refusal) as unknown:
+            client.validate_backfill("no-such-backfill")
+        assert unknown.value.reason is BackfillReason.BackfillUnknown
         pending = client.validate_backfill(b.id)
         assert (pending.outcome, pending.lifecycle) == ("current-state", "pending")
         b.start()
