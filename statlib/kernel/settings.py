@@ -80,6 +80,7 @@ class StatisticsSettings(_Section):
     allowlist: frozenset[UUID] = Field(default=frozenset(), description="projects under statistics")
     writes: bool = Field(default=False, description="saves keep materialised statistics")
     families: frozenset[str] = Field(default=frozenset(), description="families that this host moves and serves")
+    fold: bool = Field(default=False, description="saves may leave pending entries, in projects whose fold mode is on")
     opening_grace_s: float = Field(
         default=60.0, ge=60, le=3600, description="must outlast a write begun before an opening"
     )

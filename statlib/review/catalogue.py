@@ -15,6 +15,7 @@ from statlib.review.families.search_population import SearchPopulation
 from statlib.review.families.stage_annotation import StageAnnotation
 from statlib.review.rewrites import REWRITES
 from statlib.review.study_pass import StudyPass
+from statlib.review.transitions import ReviewTransitions
 from statlib.statistics.catalogue import Catalogue, Family
 
 CATALOGUE_VERSION = 2
@@ -41,4 +42,5 @@ REVIEW: Catalogue[ReviewContext, StudyEvidence] = Catalogue(
     domain=ReviewDomain(),
     passes=(StudyPass(_BY_NAME),),
     rewrites=REWRITES,
+    transitions=ReviewTransitions(),
 )

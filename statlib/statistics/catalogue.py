@@ -17,6 +17,7 @@ from statlib.kernel.digests import digest
 from statlib.kernel.refusals import Refusal
 from statlib.statistics.counters import Counters
 from statlib.statistics.documents import FenceKind, TrackingMode
+from statlib.statistics.pending import Intent, Transition
 from statlib.statistics.reasons import OperateReason
 
 CONFIGURATION_SCHEMA = "statlib.configuration.v2"
@@ -91,6 +92,49 @@ class SharedPass(Protocol[ContextT_contra]):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """One change as it waits in its document: typed transitions, and intents for what these cannot say."""
+
+    transitions: tuple[Transition, ...] = ()
+    intents: tuple[Intent, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.transitions or self.intents)
+
+
+class Transitions(Protocol[ContextT_contra, EvidenceT]):
+    """How a domain's changes wait in their documents until they are folded.
+
+    What ``encode`` writes and ``images`` reads must give every family the very effect that the whole change would have.
+    """
+
+    @property
+    def kinds(self) -> Mapping[str, frozenset[str]]:
+        """Every kind of transition, and the families that it moves."""
+        ...
+
+    @property
+    def groups(self) -> Mapping[str, str]:
+        """The families that fold, and of each the group that shares its context digest."""
+        ...
+
+    def context_digests(self, context: ContextT_contra) -> Mapping[str, str]:
+        """Per group, of everything in the context that its families' moves depend on."""
+        ...
+
+    def encode(
+        self, before: EvidenceT, after: EvidenceT, context: ContextT_contra, families: frozenset[str]
+    ) -> Encoded:
+        """The change, as far as it concerns ``families``. Pure; empty where it moves and stales nothing of theirs."""
+        ...
+
+    def images(self, transition: Transition) -> tuple[EvidenceT, EvidenceT]:
+        """What the kind's families must see before and after. Raises KeyError, TypeError or ValueError where the
+        payload is none of its kind."""
+        ...
+
+
 class Rewrite(Protocol):
     """What a source-visibility operation makes of every source document of a project."""
 
@@ -126,7 +170,7 @@ class Catalogue(Generic[ContextT, EvidenceT]):
     ``source_collection`` holds one document per aggregate with ``ProjectId`` and ``Audit.Version``;
     ``context_collection`` one document per project (its ``_id``), from which every calculation takes its parameters.
     Raising ``version`` makes rows of another version unservable until a backfill republishes them. ``rewrites`` are the
-    operations that hide the source while they rewrite it.
+    operations that hide the source while they rewrite it. Without ``transitions`` the domain's saves do not fold.
     """
 
     source_collection: str
@@ -136,6 +180,12 @@ class Catalogue(Generic[ContextT, EvidenceT]):
     domain: Domain[ContextT, EvidenceT]
     passes: tuple[SharedPass[ContextT], ...] = ()
     rewrites: Mapping[FenceKind, Rewrite] = field(default_factory=dict)
+    transitions: Transitions[ContextT, EvidenceT] | None = None
+
+    @property
+    def folding(self) -> frozenset[str]:
+        """The families whose saves fold."""
+        return frozenset(self.transitions.groups) if self.transitions else frozenset()
 
     def configuration(self, context: ContextT) -> Configuration[ContextT]:
         return Configuration(self.families, context)
@@ -162,3 +212,4 @@ class Domain(Protocol[ContextT_co, EvidenceT_co]):
 
 
 AnyCatalogue = Catalogue[Any, Any]
+AnyTransitions = Transitions[Any, Any]

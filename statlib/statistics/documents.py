@@ -22,9 +22,13 @@ DELTA = "pmProjectStatisticsDelta"
 OUTBOX = "pmProjectStatisticsOutbox"
 LEASE = "pmProjectStatisticsRebuildLease"
 MEMBER = "pmProjectStatisticsFleetMember"
+FOLD_QUARANTINE = "pmProjectStatisticsFoldQuarantine"
 
 GLOBAL_ID = "global"
 STORAGE_VERSION = 1
+FOLD_STORAGE_OFFSET = 1_000
+"""Added to the storage version of a folding project, with the fold protocol: the tripwire for releases that do not know
+pending entries, or not those of this protocol."""
 SOURCE_VERSION = 1
 
 
@@ -33,6 +37,14 @@ class Mode(StrEnum):
 
     DISABLED = "Disabled"
     ENABLED = "Enabled"
+
+
+class FoldMode(StrEnum):
+    """Whether saves of a project leave pending entries. ``DISABLING``: no more, while those that are left drain."""
+
+    DISABLED = "Disabled"
+    ENABLED = "Enabled"
+    DISABLING = "Disabling"
 
 
 class TrackingMode(StrEnum):
@@ -51,8 +63,16 @@ class State(StrEnum):
     STALE = "Stale"
 
 
+class Heartbeat(Stored):
+    """The last sign of life of a fold worker, by the server's clock."""
+
+    renewed_at_utc: UtcTime
+    host: str = ""
+
+
 class GlobalControl(Stored):
-    """The fleet's one document. ``mode_epoch`` counts openings, ``reviewer_tracking_epoch`` tracking switches."""
+    """The fleet's one document. ``mode_epoch`` counts openings, ``reviewer_tracking_epoch`` tracking switches;
+    ``fold_worker_heartbeats`` are by fold protocol."""
 
     id: str = Field(default=GLOBAL_ID, alias="_id")
     mode: Mode = Mode.DISABLED
@@ -63,6 +83,7 @@ class GlobalControl(Stored):
     catalogue_version: int = 0
     reviewer_tracking_mode: TrackingMode = TrackingMode.TRACKED
     reviewer_tracking_epoch: int = 0
+    fold_worker_heartbeats: dict[str, Heartbeat] = Field(default_factory=dict)
     audit: Audit = Audit()
 
 
@@ -76,7 +97,11 @@ class BootstrapPoint(Stored):
 
 
 class ProjectControl(Stored):
-    """One project's clocks, modes and floors. Every save under statistics writes it."""
+    """One project's clocks, modes and floors. Every transactional save and every fold writes it.
+
+    ``fold_ever_enabled`` never goes back: from then on readers and rebuilds look for pending entries.
+    ``fold_quarantine_incomplete_since_utc``: from then on a miss in quarantine proves nothing.
+    """
 
     id: UUID = Field(alias="_id")
     mode: Mode = Mode.DISABLED
@@ -94,7 +119,18 @@ class ProjectControl(Stored):
     inclusion_recalculation_token: str | None = None
     definition_rewrite_token: str | None = None
     bootstrap: dict[str, BootstrapPoint] = Field(default_factory=dict)
+    fold_mode: FoldMode = FoldMode.DISABLED
+    fold_protocol_version: int = 0
+    fold_ever_enabled: bool = False
+    fold_enabled_at_utc: UtcTime | None = None
+    fold_disabling_since_utc: UtcTime | None = None
+    fold_quarantine_incomplete_since_utc: UtcTime | None = None
     audit: Audit = Audit()
+
+    @property
+    def tripwire(self) -> int:
+        """What its fold mode adds to the storage version."""
+        return 0 if self.fold_mode is FoldMode.DISABLED else FOLD_STORAGE_OFFSET + self.fold_protocol_version
 
 
 class WriteEpochs(Stored):
@@ -254,4 +290,25 @@ class Member(Stored):
     allowlist: list[UUID]
     writes: bool
     families: list[str]
+    fold: bool = False
+    fold_protocols: list[int] = Field(default_factory=list)
+    fold_worker: bool = False
     renewed_at_utc: UtcTime
+
+
+class Quarantined(Stored):
+    """What the fold took out of a document without applying it: its identity, so that a repeat is still known.
+
+    ``entry`` is a copy where the project has few records. An unrecorded range has no operation, and its revisions.
+    """
+
+    project_id: UUID
+    study_id: UUID
+    operation_namespace: str = ""
+    operation_id: str = ""
+    reason: str
+    submission_digest: str | None = None
+    from_revision: int | None = None
+    to_revision: int | None = None
+    entry: dict[str, Any] | None = None
+    quarantined_at_utc: UtcTime

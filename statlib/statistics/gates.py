@@ -13,6 +13,7 @@ from uuid import UUID
 from statlib.statistics.documents import (
     SOURCE_VERSION,
     STORAGE_VERSION,
+    FoldMode,
     GlobalControl,
     Guard,
     Member,
@@ -22,6 +23,7 @@ from statlib.statistics.documents import (
     State,
     WriteEpochs,
 )
+from statlib.statistics.pending import accepts
 from statlib.statistics.reasons import ServeReason
 
 
@@ -56,9 +58,13 @@ def stamp_of(fleet: GlobalControl, control: ProjectControl, catalogue_version: i
 
 
 def matches(fleet: GlobalControl, control: ProjectControl, catalogue_version: int) -> bool:
-    """The one comparison of stored versions with the fleet's and with this release's."""
+    """The one comparison of stored versions with the fleet's and with this release's, asked wherever a project is to
+    be served, published, folded or repaired. A folding project carries its tripwire, of a protocol known here."""
+    folding = control.fold_mode is not FoldMode.DISABLED
     return (
-        control.storage_version == fleet.storage_version == STORAGE_VERSION
+        fleet.storage_version == STORAGE_VERSION
+        and control.storage_version == fleet.storage_version + control.tripwire
+        and (not folding or accepts(control.fold_protocol_version))
         and control.source_version == fleet.source_version == SOURCE_VERSION
         and control.catalogue_version == fleet.catalogue_version == catalogue_version
     )

@@ -26,6 +26,7 @@ from statlib.kernel.refusals import Refusal
 from statlib.mongo.connection import Mongo
 from statlib.statistics.bounds import HOST_ALLOWLIST_MAX, MEMBER_LIVE_S, MEMBER_RENEWAL_S
 from statlib.statistics.documents import MEMBER
+from statlib.statistics.pending import FOLD_PROTOCOL
 from statlib.statistics.reasons import OperateReason, SaveReason
 from statlib.statistics.turns import Turns
 
@@ -52,6 +53,7 @@ class Host:
     allowlist: frozenset[UUID]
     writes: bool
     families: frozenset[str]
+    fold: bool = False
     turns: Turns = field(default_factory=Turns, repr=False)
     _closed: threading.Event = field(default_factory=threading.Event, repr=False)
 
@@ -75,7 +77,7 @@ def registered(mongo: Mongo, role: Role) -> Iterator[Host]:
     if len(chosen.allowlist) > HOST_ALLOWLIST_MAX:
         raise Refusal(OperateReason.AllowlistTooLarge, f"{len(chosen.allowlist)} ids, at most {HOST_ALLOWLIST_MAX}")
     member_id = f"{socket.gethostname()}:{os.getpid()}:{new_token()[:8]}"
-    host = Host(mongo, role, member_id, chosen.allowlist, chosen.writes, chosen.families)
+    host = Host(mongo, role, member_id, chosen.allowlist, chosen.writes, chosen.families, chosen.fold)
     _renew(host)
     renewal = threading.Thread(target=_keep_renewing, args=(host,), name=f"statlib-host-{role}", daemon=True)
     renewal.start()
@@ -105,6 +107,8 @@ def _renew(host: Host) -> None:
         "Allowlist": sorted(host.allowlist),
         "Writes": host.writes,
         "Families": sorted(host.families),
+        "Fold": host.fold,
+        "FoldProtocols": [FOLD_PROTOCOL],
     }
     stage = {name: {"$literal": value} for name, value in declared.items()}
     host.mongo.collection(MEMBER).update_one(

@@ -20,11 +20,13 @@ from statlib.statistics import queries
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.documents import (
     CONTROL,
+    FOLD_STORAGE_OFFSET,
     GLOBAL_CONTROL,
     GLOBAL_ID,
     GUARD,
     SOURCE_VERSION,
     STORAGE_VERSION,
+    FoldMode,
     GlobalControl,
     Guard,
     GuardId,
@@ -162,11 +164,18 @@ def _transition(mongo: Mongo, catalogue: AnyCatalogue, mode: Mode, *, counter: s
         common |= {
             counter: {"$add": [{"$ifNull": [f"${counter}", 0]}, 1]},
             "OpenedAtUtc": mongo.clock.mongo_now(),
-            "StorageVersion": STORAGE_VERSION,
+            "StorageVersion": _storage_version(),
             "SourceVersion": SOURCE_VERSION,
             "CatalogueVersion": catalogue.version,
         }
     return [{"$set": common}]
+
+
+def _storage_version() -> dict[str, Any]:
+    """As an expression: a folding project keeps its tripwire through an opening."""
+    disabled = {"$eq": [{"$ifNull": ["$FoldMode", FoldMode.DISABLED.value]}, FoldMode.DISABLED.value]}
+    tripwire = {"$add": [FOLD_STORAGE_OFFSET, {"$ifNull": ["$FoldProtocolVersion", 0]}]}
+    return {"$add": [STORAGE_VERSION, {"$cond": [disabled, 0, tripwire]}]}
 
 
 def _new_control(catalogue: AnyCatalogue, project: UUID) -> ProjectControl:

@@ -29,6 +29,11 @@ def guard_id(project: UUID, family: str) -> dict[str, Any]:
     return {"ProjectId": project, "Family": family}
 
 
+def fold_lease_id(project: UUID) -> dict[str, Any]:
+    """Apart from the families' leases: a rebuild holds it besides theirs."""
+    return {"ProjectId": project, "Scope": "fold"}
+
+
 def retirement_id(envelope: Envelope) -> dict[str, Any]:
     return {
         "ProjectId": envelope.project,

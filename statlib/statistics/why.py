@@ -203,7 +203,7 @@ def _thought_open(asked: Asked, reason: ServeReason) -> Asked:
     new = ProjectControl(id=asked.project, catalogue_version=asked.catalogue_version)
     control = asked.control or new
     versions = {
-        "storage_version": STORAGE_VERSION,
+        "storage_version": STORAGE_VERSION + control.tripwire,
         "source_version": SOURCE_VERSION,
         "catalogue_version": asked.catalogue_version,
     }
