@@ -19,7 +19,6 @@ from statlib.statistics.documents import (
     Member,
     Mode,
     ProjectControl,
-    Row,
     State,
     WriteEpochs,
 )
@@ -31,6 +30,31 @@ class Digests(Protocol):
     """The digest of the parameters that a scope's counters depend on."""
 
     def digest(self, family: str, scope: str) -> str: ...
+
+
+class Judged(Protocol):
+    """What the gate of a row is asked of: a whole stored row, or as much of it as a reader takes."""
+
+    @property
+    def family(self) -> str: ...
+
+    @property
+    def scope(self) -> str: ...
+
+    @property
+    def state(self) -> State: ...
+
+    @property
+    def write_epochs(self) -> WriteEpochs: ...
+
+    @property
+    def source_version(self) -> int: ...
+
+    @property
+    def catalogue_version(self) -> int: ...
+
+    @property
+    def configuration_digest(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +128,7 @@ def guard_gate(guard: Guard | None) -> ServeReason | None:
     return None
 
 
-def row_gate(row: Row | None, guard: Guard, stamp: Stamp) -> ServeReason | None:
+def row_gate(row: Judged | None, guard: Guard, stamp: Stamp) -> ServeReason | None:
     """Why this row is not current: also asked by every writer before it moves a row."""
     if row is None:
         return ServeReason.RowMissing
@@ -126,7 +150,7 @@ def row_gate(row: Row | None, guard: Guard, stamp: Stamp) -> ServeReason | None:
 
 def scopes_gate(
     guards: Mapping[str, Guard],
-    rows: Mapping[tuple[str, str], Row],
+    rows: Mapping[tuple[str, str], Judged],
     scopes: Mapping[str, Collection[str]],
     stamp: Stamp,
 ) -> ServeReason | None:

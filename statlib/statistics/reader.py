@@ -26,11 +26,11 @@ from statlib.statistics.documents import (
     Guard,
     Member,
     ProjectControl,
-    Row,
 )
 from statlib.statistics.gates import Digests, project_gate, scopes_gate, stamp_of
 from statlib.statistics.hosts import Host, live_filter
 from statlib.statistics.reasons import OperateReason, ServeReason
+from statlib.statistics.served_rows import ServedRow, served_rows
 
 
 class _All:
@@ -87,7 +87,7 @@ class Moment:
     context: Any
     configuration: Digests
     guards: Mapping[str, Guard]
-    rows: Mapping[tuple[str, str], Row]
+    rows: Mapping[tuple[str, str], ServedRow]
     members: tuple[Member, ...]
 
     @property
@@ -158,21 +158,24 @@ def read_moment(
     """One command. Refuses ProjectNotFound."""
     pipeline = queries.bundle(catalogue, project, asked, live_filter(reads.mongo))
     found: dict[str, list[dict[str, Any]]] = {}
+    rows: list[dict[str, Any]] = []
     for entry in reads.aggregate(GLOBAL_CONTROL, pipeline):
-        found.setdefault(entry["Kind"], []).append(entry["Document"])
+        if "Kind" in entry:
+            found.setdefault(entry["Kind"], []).append(entry["Document"])
+        else:
+            rows.append(entry)
     if "context" not in found:
         raise Refusal(OperateReason.ProjectNotFound, f"project {project}")
     fleet = GlobalControl.from_bson(found["fleet"][0]) if "fleet" in found else GlobalControl()
     context = catalogue.domain.context(found["context"][0], fleet.reviewer_tracking_mode)
     guards = [Guard.from_bson(guard) for guard in found.get("guard", [])]
-    rows = [Row.from_bson({**row, "ProjectId": project}) for row in found.get("row", [])]
     return Moment(
         fleet=fleet,
         control=ProjectControl.from_bson(found["control"][0]) if "control" in found else None,
         context=context,
         configuration=catalogue.configuration(context),
         guards={guard.id.family: guard for guard in guards},
-        rows={(row.family, row.scope): row for row in rows},
+        rows=served_rows(rows),
         members=tuple(Member.from_bson(member) for member in found.get("member", [])),
     )
 
@@ -215,7 +218,8 @@ def _require_named(requests: Sequence[Request], scopes: Mapping[str, Sequence[st
 
 
 def _served(moment: Moment, scopes: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Counters]]:
-    return {
-        family: {scope: without_zeros(moment.rows[family, scope].values) for scope in wanted}
-        for family, wanted in scopes.items()
-    }
+    served: dict[str, dict[str, Counters]] = {}
+    for family, wanted in scopes.items():
+        values = {scope: moment.rows[family, scope].values for scope in wanted}
+        served[family] = {scope: of if all(of.values()) else without_zeros(of) for scope, of in values.items()}
+    return served

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from statlib.kernel.refusals import Refusal
@@ -23,13 +24,13 @@ from statlib.statistics.documents import (
     Member,
     Mode,
     ProjectControl,
-    Row,
     State,
 )
 from statlib.statistics.gates import Stamp, guard_gate, project_gate, row_gate, stamp_of
 from statlib.statistics.hosts import Host
 from statlib.statistics.reader import Moment, closed_gate, declared, read_moment
 from statlib.statistics.reasons import OperateReason, ServeReason
+from statlib.statistics.served_rows import ServedRow
 
 SCOPES_NAMED_MAX = 20  # scopes that one closed gate names; all of them are counted
 
@@ -171,7 +172,7 @@ def closed_project_gates(asked: Asked) -> tuple[ServeReason, ...]:
     return tuple(closed)
 
 
-def closed_row_gates(row: Row | None, guard: Guard, stamp: Stamp) -> tuple[ServeReason, ...]:
+def closed_row_gates(row: ServedRow | None, guard: Guard, stamp: Stamp) -> tuple[ServeReason, ...]:
     """The closed gates of one scope, in order; a missing row has no others."""
     closed: list[ServeReason] = []
     while (reason := row_gate(row, guard, stamp)) is not None:
@@ -189,7 +190,7 @@ def _guard_gates(project: UUID, family: str, guard: Guard | None, scopes: int) -
     return [Gate(reason, family, max(scopes, 1) if reason in closed else 0) for reason in GUARD_GATES]
 
 
-def _row_gates(family: str, guard: Guard, rows: Mapping[str, Row | None], stamp: Stamp) -> list[Gate]:
+def _row_gates(family: str, guard: Guard, rows: Mapping[str, ServedRow | None], stamp: Stamp) -> list[Gate]:
     closed = {scope: closed_row_gates(row, guard, stamp) for scope, row in rows.items()}
     gates = []
     for reason in ROW_GATES:
@@ -231,20 +232,20 @@ def _thought_open(asked: Asked, reason: ServeReason) -> Asked:
             raise AssertionError(f"{reason.name} is no gate of a bundle")
 
 
-def _row_thought_open(row: Row, guard: Guard, stamp: Stamp, reason: ServeReason) -> Row:
+def _row_thought_open(row: ServedRow, guard: Guard, stamp: Stamp, reason: ServeReason) -> ServedRow:
     expected = stamp.epochs(guard.family_write_epoch)
+    opened: dict[str, Any]
     match reason:
         case ServeReason.RowNotFresh:
-            return row.model_copy(update={"state": State.FRESH})
+            opened = {"state": State.FRESH}
         case ServeReason.TrackingModeChanged:
-            epochs = row.write_epochs.model_copy(update={"tracking": expected.tracking})
-            return row.model_copy(update={"write_epochs": epochs})
+            opened = {"write_epochs": row.write_epochs.model_copy(update={"tracking": expected.tracking})}
         case ServeReason.RowEpochOutdated:
-            return row.model_copy(update={"write_epochs": expected})
+            opened = {"write_epochs": expected}
         case ServeReason.RowVersionIncompatible:
-            versions = {"source_version": SOURCE_VERSION, "catalogue_version": stamp.catalogue_version}
-            return row.model_copy(update=versions)
+            opened = {"source_version": SOURCE_VERSION, "catalogue_version": stamp.catalogue_version}
         case ServeReason.ConfigurationChanged:
-            return row.model_copy(update={"configuration_digest": stamp.configuration.digest(row.family, row.scope)})
+            opened = {"configuration_digest": stamp.configuration.digest(row.family, row.scope)}
         case _:
             raise AssertionError(f"{reason.name} is no gate of a row")
+    return replace(row, standing=row.standing.model_copy(update=opened))

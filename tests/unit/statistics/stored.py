@@ -9,6 +9,7 @@ from uuid import UUID
 from statlib.statistics.counters import to_stored
 from statlib.statistics.documents import Guard, GuardId, Row, State, WriteEpochs
 from statlib.statistics.gates import Stamp
+from statlib.statistics.served_rows import SERVED_FIELDS, ServedRow, served_rows
 
 PROJECT = UUID(int=1)
 FAMILY = "Family"
@@ -45,3 +46,9 @@ def row(scope: str = "project", counters: Mapping[str, int] | None = None, **cha
         "configuration_digest": "digest",
     }
     return Row(**given | changed)
+
+
+def served_row(scope: str = "project", counters: Mapping[str, int] | None = None, **changed: Any) -> ServedRow:
+    """The same row as a bundle read takes it."""
+    document = row(scope, counters, **changed).to_bson()
+    return served_rows([{name: document[name] for name in SERVED_FIELDS}])[FAMILY, scope]

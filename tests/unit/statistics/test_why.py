@@ -23,7 +23,7 @@ from statlib.statistics.why import (
     closed_row_gates,
     explain,
 )
-from tests.unit.statistics.stored import FAMILY, PROJECT, SAME, STAMP, guard, row
+from tests.unit.statistics.stored import FAMILY, PROJECT, SAME, STAMP, guard, served_row
 
 VERSION = STAMP.catalogue_version
 
@@ -104,7 +104,7 @@ def test_of_a_scope_every_closed_gate_is_named_and_no_other() -> None:
         fields = {name: value for reason in closed for name, value in CLOSING[reason].items()}
         if {ServeReason.TrackingModeChanged, ServeReason.RowEpochOutdated} <= set(closed):
             fields["write_epochs"] = WriteEpochs(fleet=1, project=2, family=4, tracking=9)
-        stored = row(**fields)
+        stored = served_row(**fields)
         assert closed_row_gates(stored, guard(), STAMP) == closed
         assert row_gate(stored, guard(), STAMP) is (closed[0] if closed else None)
     assert closed_row_gates(None, guard(), STAMP) == (ServeReason.RowMissing,)
@@ -124,7 +124,7 @@ def moment(asked: Asked, *, guards: dict[str, Any], rows: dict[str, Any]) -> Mom
 
 def test_every_gate_is_listed_once_in_the_order_in_which_a_read_asks_it() -> None:
     asked = asked_with()
-    gates = explain(asked, moment(asked, guards={FAMILY: guard()}, rows={"a": row("a")}), {FAMILY: ["a"]})
+    gates = explain(asked, moment(asked, guards={FAMILY: guard()}, rows={"a": served_row("a")}), {FAMILY: ["a"]})
     assert [gate.reason for gate in gates] == [*PROJECT_GATES, *GUARD_GATES, *ROW_GATES]
     assert set(PROJECT_GATES) | set(GUARD_GATES) | set(ROW_GATES) == set(ServeReason)
     assert all(gate.passed for gate in gates)
@@ -144,7 +144,7 @@ def test_every_gate_is_listed_once_in_the_order_in_which_a_read_asks_it() -> Non
 def test_a_guard_closes_its_family_for_every_scope(stored: Any, closed: set[ServeReason]) -> None:
     asked = asked_with()
     guards = {FAMILY: stored} if stored else {}
-    gates = explain(asked, moment(asked, guards=guards, rows={"a": row("a")}), {FAMILY: ["a", "b"]})
+    gates = explain(asked, moment(asked, guards=guards, rows={"a": served_row("a")}), {FAMILY: ["a", "b"]})
     assert {
         gate.reason: gate.closed for gate in gates if gate.reason in GUARD_GATES and not gate.passed
     } == dict.fromkeys(closed, 2)
@@ -153,7 +153,7 @@ def test_a_guard_closes_its_family_for_every_scope(stored: Any, closed: set[Serv
 def test_scopes_behind_a_closed_gate_are_all_counted_and_the_first_named() -> None:
     asked = asked_with()
     scopes = [f"stage/{number}" for number in range(SCOPES_NAMED_MAX + 5)]
-    rows = {scope: row(scope, state=State.STALE) for scope in scopes[1:]}
+    rows = {scope: served_row(scope, state=State.STALE) for scope in scopes[1:]}
     at = moment(asked, guards={FAMILY: guard()}, rows=rows)
     found = {gate.reason: gate for gate in explain(asked, at, {FAMILY: scopes})}
     assert found[ServeReason.RowMissing].scopes == (scopes[0],)
