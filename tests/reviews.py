@@ -171,11 +171,15 @@ class Review:
 
 
 def settings_for(
-    base: Settings, *projects: UUID, writes: bool = True, families: tuple[str, ...] = (FAMILY,)
+    base: Settings,
+    *projects: UUID,
+    writes: bool = True,
+    families: tuple[str, ...] = (FAMILY,),
+    fold: bool = False,
 ) -> Settings:
     """``base`` for a host that has these projects under statistics."""
     chosen = base.statistics.model_copy(
-        update={"allowlist": frozenset(projects), "writes": writes, "families": frozenset(families)}
+        update={"allowlist": frozenset(projects), "writes": writes, "families": frozenset(families), "fold": fold}
     )
     return base.model_copy(update={"statistics": chosen})
 
@@ -204,13 +208,15 @@ def review(
     stages: Sequence[Stage] = (),
     questions: Sequence[Question] = (),
     searches: int = 0,
+    fold: bool = False,
 ) -> Iterator[Review]:
     """A fresh review. ``under_statistics``: created with an open control, fleet open; ``included``: by this host.
 
-    ``families`` are the host's. Studies come from the searches in turn.
+    ``families`` are the host's. Studies come from the searches in turn. ``fold``: the host may leave pending entries;
+    the project does not fold yet.
     """
     project_id = uuid4()
-    settings = settings_for(base, project_id, families=families) if included else base
+    settings = settings_for(base, project_id, families=families, fold=fold) if included else base
     project = Project(
         id=project_id,
         name="test",
