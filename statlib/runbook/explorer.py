@@ -13,16 +13,21 @@ from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings, load_settings
 from statlib.mongo.connection import connected
 from statlib.mongo.probe import probe
-from statlib.review.documents import PROJECTS, STUDIES, StageKind
+from statlib.review.catalogue import REVIEW
+from statlib.review.documents import PROJECTS, STUDIES, Project, StageKind
 from statlib.review.pages import Origin, ProjectPage, ReviewerPage, project_page, reviewer_page, stage_page
 from statlib.review.timeline import screening_timeline
-from statlib.runbook.fragments import Column, Fragment, KeyValues, StatusLine, Table
+from statlib.runbook.fragments import Column, Fragment, KeyValues, StatusLine, Table, stylesheet_fragment
 from statlib.runbook.look import quantities as q
 from statlib.runbook.look import shapes
 from statlib.runbook.look.figures import ScreeningPoint, screening_progress
 from statlib.runbook.look.plots.shares import Row, parts, shares
+from statlib.runbook.raw_files import Comparison, Counted, by_name
+from statlib.runbook.refusing import show_refusals_briefly
+from statlib.runbook.shell import show
 from statlib.statistics.catalogue import Pipeline
 from statlib.statistics.hosts import Host, Role, registered
+from statlib.statistics.reader import ALL, read_bundle
 from statlib.statistics.reasons import OperateReason
 
 FROM_STUDIES = "decision times in the studies themselves"
@@ -40,13 +45,17 @@ class Explorer:
     def of(cls, project: str = "", *, settings: Settings | None = None) -> Self:
         """``project`` is an id or a name; empty: the project with the most studies.
 
-        Refuses ProjectNotFound, and as ``connected``, ``probe`` and ``registered`` do.
+        In a kernel it also shows the stylesheet that every later figure relies on. Refuses ProjectNotFound, and as
+        ``connected``, ``probe`` and ``registered`` do.
         """
+        show_refusals_briefly()
         with ExitStack() as opened:
             mongo = opened.enter_context(connected(settings or load_settings(), app_name="statlib-explorer"))
             probe(mongo)
             host = opened.enter_context(registered(mongo, Role.API))
-            return cls(host, _found(host, project), opened.pop_all())
+            found = cls(host, _found(host, project), opened.pop_all())
+        show(stylesheet_fragment())
+        return found
 
     def close(self) -> None:
         self._opened.close()
@@ -217,6 +226,17 @@ class Explorer:
             Column("Share", numeric=True),
         )
         return Table(f"Answers in completed sessions of {page.stage.name}; {_source(page.origin)}", columns, rows)
+
+    def beside(self, counted: Counted) -> Fragment:
+        """Every counter of every family as it is served, held against ``raw_files.counted``, of all members and
+        stages. Of one moment, unless somebody edits the project's names meanwhile."""
+        if not counted:
+            return _nothing("no folder of raw files is named; parity compares with the stored studies instead")
+        bundle = read_bundle(self.host, REVIEW, self.project, [(family, ALL) for family in REVIEW.families])
+        marks = bundle.watermarks
+        origin = Origin(bundle.source, bundle.reason, marks, marks.checkpoint_identity)
+        stored = Project.from_bson(self.host.mongo.collection(PROJECTS).find_one({"_id": self.project}) or {})
+        return Comparison(by_name(bundle.values, stored), counted, _source(origin))
 
     def _page(self) -> ProjectPage:
         return project_page(self.host, self.project)

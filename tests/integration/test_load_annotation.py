@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from statlib.examples import transparency_export as oracle
 from statlib.kernel.refusals import Refusal
 from statlib.local.replica_set import ReplicaSet
 from statlib.mongo.transactions import back_off
@@ -28,7 +29,6 @@ from statlib.statistics.hosts import Host
 from statlib.statistics.reader import ALL, Bundle, Source, read_bundle
 from statlib.statistics.reasons import SaveReason
 from tests.conftest import settings_on
-from tests.oracles import annotation_pandas as oracle
 from tests.oracles.real_data import real_review
 from tests.reviews import ALL_FAMILIES, ORACLES, action, host_of, settings_for
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from statlib import application
 from statlib.evidence.verify import verify
+from statlib.examples import transparency_export
 from statlib.kernel.identifiers import new_token
 from statlib.kernel.settings import load_settings
 from statlib.local.config_file import write_embedded
@@ -26,15 +26,12 @@ from statlib.local.replica_set import ReplicaSet
 from statlib.review.catalogue import REVIEW
 from statlib.review.documents import PROJECTS, Project
 from statlib.statistics.reader import ALL, Source
-from tests.oracles import annotation_pandas
+from tests.oracles.few_articles import few_articles
 from tests.oracles.real_data import real_review
 
 pytestmark = pytest.mark.timeout(600)
 
 ARTICLES = 8  # of the real export, so that a soak of it takes seconds
-SEARCHES = ("field_wide", "prominent")
-YES_OR_NO = {"Yes": "true", "YES": "true", "No": "false", "NO": "false"}
-"""Where a few articles answer nothing else, the question is one of yes or no."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SMALL = {
     "apply": "true",
@@ -89,32 +86,9 @@ def simulated(mongo_server: ReplicaSet, tmp_path_factory: pytest.TempPathFactory
     return soaked(mongo_server, tmp_path_factory.mktemp("simulated"), studies="20", rate_per_s="40")
 
 
-def few_articles(export: Path, folder: Path) -> Path:
-    """The raw rows of a few articles of either search that were annotated twice and reconciled, and of nothing else."""
-    folder.mkdir()
-    per_article = pd.read_csv(export / "sessions.csv", dtype=str).groupby("article_id", sort=False).size()
-    reconciled = annotation_pandas.reconciled_articles(export)
-    whole = [article for article, sessions in per_article.items() if sessions == 2 and article in reconciled]
-    searches = [set(pd.read_csv(export / f"search_{name}.csv", dtype=str)["article_id"]) for name in SEARCHES]
-    halves = [[article for article in whole if article in found][: ARTICLES // 2] for found in searches]
-    wanted = {article for half in halves for article in half}
-    for path in export.glob("*.csv*"):
-        rows = pd.read_csv(path, dtype=str, keep_default_na=False)
-        if "article_id" in rows:
-            rows = rows[rows["article_id"].isin(wanted)]
-        rows.to_csv(folder / path.name, index=False)
-    return folder
-
-
 def named(counters: Mapping[str, int], project: Project) -> dict[str, int]:
     """Without zeros, with the export's names in place of ids."""
-    return yes_or_no({spelt(key, project): count for key, count in counters.items() if count})
-
-
-def yes_or_no(counters: Mapping[str, int]) -> dict[str, int]:
-    """With one spelling of yes and no, whatever else the question was answered with."""
-    parted = ((*key.rpartition("/"), count) for key, count in counters.items())
-    return {f"{before}{slash}{YES_OR_NO.get(value, value)}": count for before, slash, value, count in parted}
+    return {spelt(key, project): count for key, count in counters.items() if count}
 
 
 def spelt(text: str, project: Project) -> str:
@@ -177,13 +151,10 @@ def test_a_forged_capture_is_refused(simulated: Soaked, tmp_path: Path, capture:
 
 
 def test_a_real_annotation_export_ends_as_pandas_counts_its_raw_files(mongo_server: ReplicaSet, tmp_path: Path) -> None:
-    export = few_articles(real_review("hardwicke2023_transparency"), tmp_path / "export")
+    export = few_articles(real_review("hardwicke2023_transparency"), tmp_path / "export", ARTICLES)
     found = soaked(mongo_server, tmp_path / "run", data=str(export))
     assert verify(found.report).ok
-    expected = {
-        family: {scope: yes_or_no(counters) for scope, counters in scopes.items()}
-        for family, scopes in annotation_pandas.families(export).items()
-    }
+    expected = transparency_export.families(export)
     assert sum(counters.get("Studies", 0) for counters in expected["SearchPopulation"].values()) == ARTICLES
     with application.host(settings=load_settings(found.config)) as host:
         project = Project.from_bson(host.mongo.collection(PROJECTS).find_one({}) or {})

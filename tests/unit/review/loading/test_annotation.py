@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from statlib.examples import transparency_export as oracle
 from statlib.kernel.refusals import Refusal
 from statlib.review.annotation import answer_key
 from statlib.review.annotation_writer import SessionAct
@@ -19,7 +20,6 @@ from statlib.review.loading.annotation.questions import OPTIONS_MAX, asked
 from statlib.review.loading.annotation.timeline import RECONCILER
 from statlib.review.loading.review import LoadedReview, LoadReason, annotated, annotation_counts, replayed
 from statlib.review.screening import ScreeningClass, screening_class, tally
-from tests.oracles import annotation_pandas as oracle
 from tests.oracles.real_data import real_review
 from tests.unit.review.loading.conftest import ANSWERS_HEADER, WriteExport, told
 

@@ -1,6 +1,8 @@
-"""The annotation export of a real review, counted with pandas alone. Imports nothing of statlib.
+"""One public annotation export (``hardwicke2023_transparency``), counted from its raw files with pandas alone.
 
-Which reconciled column belongs to which question is written down here by hand, from the export's own codebook.
+Invariant: nothing of statlib is imported, loaders least of all, so that an agreement of the two says something. Which
+reconciled column belongs to which question is written down here by hand, from the export's own codebook. The notebook
+``statistics_explorer`` and the tests hold served counters against ``families``.
 """
 
 from __future__ import annotations
@@ -21,8 +23,16 @@ STAGE = "stage/Annotation"
 INCLUDERS = ("Simulated reviewer 1", "Simulated reviewer 2")  # who include every annotated article, by simulation
 RECONCILER = "Reconciler (not named)"
 TARGET = 2  # candidate sessions that an article wants
+FILES = (
+    "answers_long.csv.gz",
+    "reconciled_wide.csv",
+    "search_field_wide.csv",
+    "search_prominent.csv",
+    "sessions.csv",
+)
+"""Everything that is read."""
 FREE_TEXT = ("Q06", "Q11", "Q16", "Q21", "Q26", "Q29", "Q31")
-YES_OR_NO = "Q03"
+TRUTH = {"yes": "true", "no": "false"}
 
 
 def filed(folder: Path) -> pd.DataFrame:
@@ -72,12 +82,15 @@ def question_answers(folder: Path) -> dict[str, int]:
     """What the family QuestionAnswers counts, by question of the export. Zero counters are absent."""
     every = pd.concat([candidate_answers(folder), reconciled_answers(folder)])
     counters = {f"{question}/Answered": int(n) for question, n in every["question_id"].value_counts().items()}
+    spelt = every["answer"].str.lower().isin(TRUTH)
+    yes_or_no = spelt.groupby(every["question_id"]).all()
+    every["answer"] = every["answer"].where(~every["question_id"].map(yes_or_no), every["answer"].str.lower())
     same = every.groupby(["question_id", "answer"]).size().reset_index(name="n")
     for question, answer, n in zip(same["question_id"], same["answer"], same["n"], strict=True):
         if question in FREE_TEXT:
             key = f"{question}/Text"
-        elif question == YES_OR_NO:
-            key = f"{question}/Value/{ {'Yes': 'true', 'No': 'false'}[answer] }"
+        elif yes_or_no[question]:
+            key = f"{question}/Value/{TRUTH[answer]}"
         else:
             key = f"{question}/Value/{answer}"
         counters[key] = counters.get(key, 0) + int(n)
