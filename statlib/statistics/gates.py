@@ -32,14 +32,8 @@ class Digests(Protocol):
     def digest(self, family: str, scope: str) -> str: ...
 
 
-class Judged(Protocol):
-    """What the gate of a row is asked of: a whole stored row, or as much of it as a reader takes."""
-
-    @property
-    def family(self) -> str: ...
-
-    @property
-    def scope(self) -> str: ...
+class RowStanding(Protocol):
+    """What a row was calculated under: its own part of what decides whether it is current."""
 
     @property
     def state(self) -> State: ...
@@ -55,6 +49,19 @@ class Judged(Protocol):
 
     @property
     def configuration_digest(self) -> str: ...
+
+
+class Judged(Protocol):
+    """What the gate of a row is asked of. A whole stored row stands for itself."""
+
+    @property
+    def family(self) -> str: ...
+
+    @property
+    def scope(self) -> str: ...
+
+    @property
+    def standing(self) -> RowStanding: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +139,9 @@ def row_gate(row: Judged | None, guard: Guard, stamp: Stamp) -> ServeReason | No
     """Why this row is not current: also asked by every writer before it moves a row."""
     if row is None:
         return ServeReason.RowMissing
-    if row.state is not State.FRESH:
-        return ServeReason.RowNotFresh
-    epochs = row.write_epochs
-    if epochs.tracking != stamp.tracking:
-        return ServeReason.TrackingModeChanged
-    # Field by field, for speed. An epoch that only a later release counts makes the row that release's own.
-    current = (stamp.fleet, stamp.project, guard.family_write_epoch)
-    if (epochs.fleet, epochs.project, epochs.family) != current or epochs.model_extra:
-        return ServeReason.RowEpochOutdated
-    if row.source_version != SOURCE_VERSION or row.catalogue_version != stamp.catalogue_version:
-        return ServeReason.RowVersionIncompatible
-    if row.configuration_digest != stamp.configuration.digest(row.family, row.scope):
-        return ServeReason.ConfigurationChanged
-    return None
+    if (reason := _standing_gate(row.standing, guard, stamp)) is not None:
+        return reason
+    return _configuration_gate(row, stamp)
 
 
 def scopes_gate(
@@ -159,9 +155,38 @@ def scopes_gate(
         guard = guards.get(family)
         if (reason := guard_gate(guard)) is not None or guard is None:
             return reason
+        passed: RowStanding | None = None  # rows read together share theirs, and it need not be judged again
         for scope in wanted:
-            if (reason := row_gate(rows.get((family, scope)), guard, stamp)) is not None:
+            row = rows.get((family, scope))
+            if row is None or row.standing is not passed:
+                reason = row_gate(row, guard, stamp)
+            else:
+                reason = _configuration_gate(row, stamp)
+            if reason is not None or row is None:
                 return reason
+            passed = row.standing
+    return None
+
+
+def _standing_gate(standing: RowStanding, guard: Guard, stamp: Stamp) -> ServeReason | None:
+    if standing.state is not State.FRESH:
+        return ServeReason.RowNotFresh
+    epochs = standing.write_epochs
+    if epochs.tracking != stamp.tracking:
+        return ServeReason.TrackingModeChanged
+    # Field by field, for speed. An epoch that only a later release counts makes the row that release's own.
+    current = (stamp.fleet, stamp.project, guard.family_write_epoch)
+    if (epochs.fleet, epochs.project, epochs.family) != current or epochs.model_extra:
+        return ServeReason.RowEpochOutdated
+    if standing.source_version != SOURCE_VERSION or standing.catalogue_version != stamp.catalogue_version:
+        return ServeReason.RowVersionIncompatible
+    return None
+
+
+def _configuration_gate(row: Judged, stamp: Stamp) -> ServeReason | None:
+    """Of each scope: its parameters are its own, whatever else its row shares with others."""
+    if row.standing.configuration_digest != stamp.configuration.digest(row.family, row.scope):
+        return ServeReason.ConfigurationChanged
     return None
 
 

@@ -6,7 +6,7 @@ ones. Validating each of 172 rows whole took a third of reading their bundle.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,51 +43,31 @@ class ServedRow:
     standing: Standing
     values: dict[str, int]
 
-    @property
-    def state(self) -> State:
-        return self.standing.state
 
-    @property
-    def write_epochs(self) -> WriteEpochs:
-        return self.standing.write_epochs
-
-    @property
-    def source_version(self) -> int:
-        return self.standing.source_version
-
-    @property
-    def catalogue_version(self) -> int:
-        return self.standing.catalogue_version
-
-    @property
-    def configuration_digest(self) -> str:
-        return self.standing.configuration_digest
-
-
-def served_rows(stored: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], ServedRow]:
-    """By family and scope, of documents with ``SERVED_FIELDS`` and nothing else.
+def served_rows(stored: Iterable[dict[str, Any]]) -> dict[tuple[str, str], ServedRow]:
+    """By family and scope, of documents with ``SERVED_FIELDS`` and nothing else, which are taken apart.
 
     Raises Fault for a row without its names or whose counters are not whole numbers, and pydantic's ValidationError
     for a standing that makes no sense.
     """
     rows: dict[tuple[str, str], ServedRow] = {}
-    known: Mapping[str, Any] | None = None
+    known: dict[str, Any] | None = None
     standing: Standing | None = None
-    for document in stored:
-        rest = dict(document)
-        try:
-            family, scope, values = rest.pop("Family"), rest.pop("Scope"), _values(rest.pop("Counters"))
-        except (KeyError, TypeError) as error:
-            named = f"{document.get('Family')} {document.get('Scope')}"
-            raise Fault(f"row {named} is not one: {error}", remedy="Backfill the family.") from error
+    for rest in stored:
+        family, scope, counters = rest.pop("Family", None), rest.pop("Scope", None), rest.pop("Counters", None)
+        if family is None or scope is None:
+            raise Fault(f"a row without its names: {family} {scope}")
         if standing is None or rest != known:
             standing, known = Standing.from_bson(rest), rest
+        try:
+            values = from_stored(counters)
+        except (KeyError, TypeError) as error:
+            raise _malformed(family, scope) from error
+        if not _INTEGERS.issuperset(map(type, values.values())):
+            raise _malformed(family, scope)
         rows[family, scope] = ServedRow(family, scope, standing, values)
     return rows
 
 
-def _values(counters: Any) -> dict[str, int]:
-    values = from_stored(counters)
-    if not _INTEGERS.issuperset(map(type, values.values())):
-        raise TypeError("a counter is no whole number")
-    return values
+def _malformed(family: str, scope: str) -> Fault:
+    return Fault(f"row {family} {scope} has counters that are none", remedy="Backfill the family.")

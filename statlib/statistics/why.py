@@ -239,7 +239,7 @@ def _row_thought_open(row: ServedRow, guard: Guard, stamp: Stamp, reason: ServeR
         case ServeReason.RowNotFresh:
             opened = {"state": State.FRESH}
         case ServeReason.TrackingModeChanged:
-            opened = {"write_epochs": row.write_epochs.model_copy(update={"tracking": expected.tracking})}
+            opened = {"write_epochs": row.standing.write_epochs.model_copy(update={"tracking": expected.tracking})}
         case ServeReason.RowEpochOutdated:
             opened = {"write_epochs": expected}
         case ServeReason.RowVersionIncompatible:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from statlib.statistics.documents import GlobalControl, Member, Mode, ProjectControl, State, WriteEpochs
 from statlib.statistics.gates import guard_gate, matches, project_gate, row_gate, scopes_gate, stamp_of
 from statlib.statistics.reasons import ServeReason
-from tests.unit.statistics.stored import FAMILY, PROJECT, SAME, STAMP, guard, row
+from tests.unit.statistics.stored import FAMILY, PROJECT, SAME, STAMP, guard, row, served_row
 
 VERSION = 4
 
@@ -168,6 +169,33 @@ def test_one_failing_scope_closes_the_whole_bundle() -> None:
     assert scopes_gate({FAMILY: guard()}, rows, {FAMILY: ["a"]}, STAMP) is None
     assert scopes_gate({FAMILY: guard()}, rows, {FAMILY: ["a", "b"]}, STAMP) is ServeReason.RowNotFresh
     assert scopes_gate({FAMILY: guard()}, rows, {FAMILY: ["a", "c"]}, STAMP) is ServeReason.RowMissing
+
+
+def test_rows_that_share_a_standing_are_each_asked_for_their_own_configuration() -> None:
+    class OwnOfB:
+        def digest(self, family: str, scope: str) -> str:
+            return "another" if scope == "b" else "digest"
+
+    shared = served_row("a")
+    rows = {(FAMILY, scope): replace(shared, scope=scope) for scope in "abc"}
+    assert scopes_gate({FAMILY: guard()}, rows, {FAMILY: ["a", "b", "c"]}, STAMP) is None
+    stamp = replace(STAMP, configuration=OwnOfB())
+    assert scopes_gate({FAMILY: guard()}, rows, {FAMILY: ["a", "c"]}, stamp) is None
+    assert scopes_gate({FAMILY: guard()}, rows, {FAMILY: ["a", "b", "c"]}, stamp) is ServeReason.ConfigurationChanged
+
+
+def test_a_standing_that_passes_under_one_guard_is_judged_again_under_the_next() -> None:
+    shared = served_row("a")
+    rows = {(FAMILY, "a"): shared, ("Next", "a"): replace(shared, family="Next")}
+    guards = {FAMILY: guard(), "Next": guard(family_write_epoch=6)}
+    assert scopes_gate(guards, rows, {FAMILY: ["a"], "Next": ["a"]}, STAMP) is ServeReason.RowEpochOutdated
+
+
+@pytest.mark.parametrize("outdated", ["a", "b", "c"])
+def test_an_outdated_row_between_current_ones_closes_the_bundle(outdated: str) -> None:
+    current, stale = served_row("a"), served_row("a", state=State.STALE)
+    rows = {(FAMILY, scope): replace(stale if scope == outdated else current, scope=scope) for scope in "abc"}
+    assert scopes_gate({FAMILY: guard()}, rows, {FAMILY: ["a", "b", "c"]}, STAMP) is ServeReason.RowNotFresh
 
 
 def test_a_stamp_counts_openings_and_switches() -> None:
