@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from importlib.resources import as_file, files
+from itertools import accumulate
 from math import ceil, floor, log10
 from typing import Any
+from unicodedata import category, east_asian_width
+from warnings import catch_warnings, filterwarnings
 
 from matplotlib import style
 from matplotlib.axes import Axes
@@ -71,8 +74,12 @@ class Span:
 
 
 def drawn(key: str, title: str, description: str, plot: Callable[[Width], Figure]) -> tuple[str, str]:
-    """The wide and the narrow SVG of ``plot``, drawn in the house style without touching global state for others."""
-    with as_file(files("statlib.runbook.look") / "statlib.mplstyle") as path, style.context(path):
+    """The wide and the narrow SVG of ``plot``, drawn in the house style without touching global state for others.
+
+    A script that the font of the layout lacks takes the room of its substitute; the page's fonts show it.
+    """
+    with as_file(files("statlib.runbook.look") / "statlib.mplstyle") as path, style.context(path), catch_warnings():
+        filterwarnings("ignore", r"Glyph \d+ .*missing from font", UserWarning)
         wide = themed_svg(plot(Width.WIDE), f"{key}-w", title=title, description=description)
         narrow = themed_svg(plot(Width.NARROW), f"{key}-n", title=title, description=description)
     return wide, narrow
@@ -91,6 +98,23 @@ def axes_px(fig: Figure, left: float, top: float, width: float, height: float) -
 def label(ax: Axes, x: float, y: float, text: str, shift_px: tuple[float, float] = (0, 0), **look: Any) -> None:
     """Text beside a point of the data, also outside the axes."""
     ax.annotate(text, (x, y), xytext=shift_px, textcoords="offset points", annotation_clip=False, **look)
+
+
+def fitted(text: str, room_px: float) -> str:
+    """A person's or a stage's name as one line of at most ``room_px``, cut at its end where it is longer.
+
+    What no line of text can hold, such as a line break or half of a surrogate pair, is shown as a replacement mark.
+    """
+    line = "".join("\N{REPLACEMENT CHARACTER}" if category(one) in _UNSHOWN else one for one in text)
+    room = room_px / CHARACTER_PX
+    widths = [2 if east_asian_width(one) in "WF" else 1 for one in line]
+    if sum(widths) <= room:
+        return line
+    kept = sum(taken <= room - 1 for taken in accumulate(widths))
+    return line[:kept].rstrip() + "…"
+
+
+_UNSHOWN = frozenset({"Cc", "Cs", "Cn", "Zl", "Zp"})
 
 
 def note_above(

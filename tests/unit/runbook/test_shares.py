@@ -38,6 +38,34 @@ def test_rows_beyond_what_a_figure_holds_are_named_and_stay_in_the_table() -> No
     assert f"member {ROWS_MAX}" not in drawn.svg_wide
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("earns $1 or $2", "earns $1 or $2"),
+        (r"$\no such command$", r"$\no such command$"),
+        ("李四 🦊 محمد", "李四 🦊 محمد"),
+        ("two\nlines\x1b[31m\x00", "two�lines�[31m�"),
+        ("\ud800", "�"),
+        ("<b>&", "&lt;b&gt;&amp;"),
+        ("n" * 400, "n" * 46 + "…"),
+        ("王" * 400, "王" * 23 + "…"),
+    ],
+)
+def test_any_name_that_a_person_may_have_is_drawn(name: str, shown: str) -> None:
+    drawn = shares("k", "Work", [Row(name, {"done": 1})], OF, finding="much", source="stored", unit="studies")
+    for svg in (drawn.svg_wide, drawn.svg_narrow):
+        assert f">{shown}</text>" in svg
+    assert drawn.numbers.rows[0][0] == name, "the table has it whole"
+
+
+def test_a_figure_of_as_many_rows_and_parts_as_there_may_be_fits_into_its_bytes() -> None:
+    of = parts("at target", "completed", "started", "being reconciled", "not ready", "untouched")
+    row = Row("&" * 400, {part.name: 1_234_567 for part in of})
+    drawn = shares("work", "Work", [row] * ROWS_MAX, of, finding="much", source="stored", unit="studies")
+    assert drawn.svg_wide.count("7,407,402") == ROWS_MAX
+    assert drawn.svg_wide.count("1,234,567") == ROWS_MAX * len(of)
+
+
 def test_nothing_to_draw_an_unknown_part_and_too_many_parts_are_refused() -> None:
     with pytest.raises(ValueError, match="nothing to draw"):
         figure()

@@ -13,8 +13,9 @@ from statlib.runbook.look import canvas as c
 from statlib.runbook.look import quantities as q
 from statlib.runbook.look.canvas import Width
 
-ROWS_MAX = 24
-ROW_PX, BAR_SHARE = 44.0, 0.46  # a row holds its name above its bar
+ROWS_MAX = 18  # of six parts each, all with their numbers: as many as the bytes of a figure hold
+ROW_PX, BAR_AT, BAR_SHARE = 44.0, 0.66, 0.46  # a row holds its name above its bar
+NAME_PX = 340.0  # a longer name is cut: it fits the narrow drawing, and many of them into its bytes
 LABEL_PX = 34.0  # least length of a part that carries its number
 LEGEND_PX, LETTER_PX = 22.0, 7.0  # height of a legend's line; width of a letter, generously
 
@@ -96,24 +97,32 @@ def _plot(rows: Sequence[Row], present: Sequence[Part], width: Width) -> Drawing
     most = max(1, *(row.whole for row in rows))
     ax.set_xlim(0, most)
     ax.set_ylim(len(rows), 0)
+    _bars(ax, rows, present)
     for at, row in enumerate(rows):
-        _bar(ax, at, row, present, plot_px / most)
+        _words(ax, at, row, present, plot_px / most)
     return fig
 
 
-def _bar(ax: Axes, at: int, row: Row, present: Sequence[Part], px_per_unit: float) -> None:
-    middle, start = at + 0.66, 0
-    c.label(ax, 0, at + 0.22, row.name, va="center", color=c.INK)
+def _bars(ax: Axes, rows: Sequence[Row], present: Sequence[Part]) -> None:
+    """Part by part: equal marks that follow one another become one path, or many rows would not fit into a figure."""
+    starts = [0] * len(rows)
+    for part in present:
+        for at, row in enumerate(rows):
+            if amount := row.amounts.get(part.name, 0):
+                ax.barh(
+                    at + BAR_AT, amount, BAR_SHARE, left=starts[at], color=part.colour, alpha=part.density,
+                    edgecolor=c.PAPER, linewidth=1, joinstyle="round", clip_on=False,
+                )  # fmt: skip
+            starts[at] += amount
+
+
+def _words(ax: Axes, at: int, row: Row, present: Sequence[Part], px_per_unit: float) -> None:
+    middle, start = at + BAR_AT, 0
+    c.label(ax, 0, at + 0.22, c.fitted(row.name, NAME_PX), va="center", color=c.INK)
     for part in present:
         amount = row.amounts.get(part.name, 0)
-        if not amount:
-            continue
-        ax.barh(
-            middle, amount, BAR_SHARE, left=start, color=part.colour, alpha=part.density,
-            edgecolor=c.PAPER, linewidth=1,
-        )  # fmt: skip
         text = q.number(amount)
-        if amount * px_per_unit >= max(LABEL_PX, 9.0 * len(text)):
+        if amount and amount * px_per_unit >= max(LABEL_PX, 9.0 * len(text)):
             light = part.density > 0.8
             c.label(ax, start + amount / 2, middle, text, ha="center", va="center", color=c.PAPER if light else c.INK)
         start += amount
