@@ -70,7 +70,9 @@ def notebook_folder() -> Path:
 
 def find_runbook(name: str) -> Runbook:
     """The runbook of that name. Refuses RunbookUnknown, naming those there are."""
-    modules = _modules()
+    modules = _shipped()
+    if name not in modules:  # asking every installed package for its entry points takes longer than all else here
+        modules = _modules()
     if name not in modules:
         known = ", ".join(sorted(modules)) or "none"
         raise Refusal(RunbookReason.RunbookUnknown, f"no runbook {name!r}; there are: {known}")
@@ -83,8 +85,11 @@ def all_runbooks() -> tuple[Runbook, ...]:
 
 
 def _modules() -> Mapping[str, str]:
-    shipped = {found.name: f"{books.__name__}.{found.name}" for found in pkgutil.iter_modules(books.__path__)}
-    return {**{point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}, **shipped}
+    return {**{point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}, **_shipped()}
+
+
+def _shipped() -> Mapping[str, str]:
+    return {found.name: f"{books.__name__}.{found.name}" for found in pkgutil.iter_modules(books.__path__)}
 
 
 def _load(name: str, module_name: str) -> Runbook:

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import anywidget
 import ipywidgets
-import nbformat
 from pydantic import JsonValue
 
 from statlib.kernel.refusals import Refusal
@@ -197,6 +196,8 @@ def saved_parameters() -> dict[str, object]:
     file = notebook_file()
     if file is None:
         return {}
+    import nbformat  # noqa: PLC0415 - it takes two seconds to load, which a notebook without the form need not wait
+
     notebook: Any = nbformat.read(file, as_version=4)  # type: ignore[no-untyped-call]
     tagged = [cell for cell in notebook.cells if PARAMETERS_TAG in cell.metadata.get("tags", [])]
     return parameters_in(tagged[0].source) if len(tagged) == 1 else {}

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
-import nbformat
-
 from statlib.admin.tokens import OPERATOR_TOKEN_FILE
 from statlib.evidence.journal import Journal
 from statlib.kernel.settings import Settings
@@ -61,6 +59,8 @@ def open_journal(path: Path, settings: Settings) -> Journal:
 
 def redact_notebook(path: Path, redaction: Redaction) -> None:
     """Mask what cells showed, and what executing them left in metadata. Sources stay: their hashes are on record."""
+    import nbformat  # noqa: PLC0415 - it takes two seconds to load, and a kernel, which needs it not, would wait for it
+
     notebook: Any = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     before = json.dumps(notebook)
     if redaction.text(before) == before:

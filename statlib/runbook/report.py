@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -348,6 +348,7 @@ def _size(count: int) -> Value:
     return Quantity(float(amount.replace(",", "")), unit, len(amount.partition(".")[2]))
 
 
+@cache
 def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("statlib.runbook"),

@@ -23,7 +23,6 @@ from statlib.evidence.captures import Captures
 from statlib.evidence.entries import EntryKind
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings, load_settings
-from statlib.review.catalogue import REVIEW
 from statlib.runbook.archive import RunFolder, run_at
 from statlib.runbook.catalogue import Runbook, find_runbook
 from statlib.runbook.confirmation import require_confirmation
@@ -96,6 +95,7 @@ class Run(Generic[P]):
         """The boundary's client: of the deployment that the settings name, else of an embedded one that lives until
         the run is closed. Opened when it is first asked for."""
         from statlib.admin.embedded import boundary  # noqa: PLC0415 - a runbook that asks nothing needs no server
+        from statlib.review.catalogue import REVIEW  # noqa: PLC0415
 
         return self._resources.enter_context(boundary(load_settings(), REVIEW, run=self.run_id))  # as they are by now
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -36,3 +37,18 @@ def test_the_key_that_seals_is_the_one_that_the_settings_name(tmp_path: Path) ->
     assert found.key_id == made.key_id
     with pytest.raises(Refusal, match="KeyUnusable"):
         signing_key(Settings(evidence=EvidenceSettings(signing_key_file=tmp_path / "absent.pem")))
+
+
+WAITED_FOR = {"nbformat", "jsonschema", "papermill", "nbclient", "jinja2", "fastapi", "uvicorn", "httpx", "pymongo",
+    "matplotlib", "pandas", "numpy", "ipywidgets"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("module", "at_hand"),
+    [("run", set()), ("interactive", set()), ("form", {"ipywidgets"}), ("site.build", {"jinja2"})],
+)
+def test_a_first_cell_waits_for_no_library_that_only_another_place_needs(module: str, at_hand: set[str]) -> None:
+    """A kernel is new in every run: what a module loads there, every run waits for."""
+    asked = f"import sys, statlib.runbook.{module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    loaded = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True).stdout.split()
+    assert set(loaded) & WAITED_FOR == at_hand
