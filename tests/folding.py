@@ -8,7 +8,7 @@ from pymongo import ASCENDING
 
 from statlib.mongo.connection import Mongo
 from statlib.review.documents import STUDIES
-from statlib.statistics.documents import CONTROL, FOLD_STORAGE_OFFSET, STORAGE_VERSION, FoldMode
+from statlib.statistics.documents import CONTROL, FOLD_STORAGE_OFFSET, GLOBAL_CONTROL, STORAGE_VERSION, FoldMode
 from statlib.statistics.pending import FOLD_PROTOCOL, OLDEST, PendingSet, pending_of
 
 
@@ -46,3 +46,10 @@ def pending(mongo: Mongo, project: UUID) -> dict[UUID, PendingSet]:
         for study in mongo.collection(STUDIES).find({"ProjectId": project})
         if (found := pending_of(study))
     }
+
+
+def heartbeat(mongo: Mongo, protocol: int = FOLD_PROTOCOL) -> None:
+    """As a fold worker of that protocol has just left it."""
+    beat = {"RenewedAtUtc": mongo.clock.mongo_now(), "Host": "a fold worker"}
+    done = mongo.collection(GLOBAL_CONTROL).update_one({}, [{"$set": {f"FoldWorkerHeartbeats.{protocol}": beat}}])
+    assert done.matched_count == 1

@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from statlib import __version__
-from statlib.admin import backfill_routes, edit_routes, record_routes, routes, runs
+from statlib.admin import backfill_routes, edit_routes, fold_routes, record_routes, routes, runs
 from statlib.admin.answers import answer
 from statlib.admin.authentication import Authentication
 from statlib.admin.edge import Edge
@@ -31,7 +31,14 @@ from statlib.postgres.reasons import PostgresReason
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.hosts import Host
 
-RULES = (routes.rules, edit_routes.rules, runs.rules, record_routes.rules, backfill_routes.rules)
+RULES = (
+    routes.rules,
+    edit_routes.rules,
+    fold_routes.rules,
+    runs.rules,
+    record_routes.rules,
+    backfill_routes.rules,
+)
 
 
 def create_app(

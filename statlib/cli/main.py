@@ -77,6 +77,7 @@ COMMANDS: dict[str, Entry] = {
     "why": Entry("statlib.cli.why:why", "Show why a project is served from the source, gate by gate."),
     "gate": Entry("statlib.cli.operate:gate", "Open or close the narrow gate of one project."),
     "fleet": Entry("statlib.cli.operate:fleet", "Open or close statistics for the whole fleet."),
+    "fold": Entry("statlib.cli.fold:fold", "Let the saves of one project fold, or no longer."),
     "backfill": Entry("statlib.cli.operate:backfill", "Publish a family, and prove it served and exact."),
     "data-backfill": Entry("statlib.cli.data_backfill:data_backfill", "Show and steer repairs of PostgreSQL rows."),
     "parity": Entry("statlib.cli.operate:parity", "Compare stored counters with the source."),

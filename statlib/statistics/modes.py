@@ -7,6 +7,7 @@ envelope minted before it is ever rebased (``idempotency.py``).
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -53,8 +54,8 @@ def set_fleet_mode(mongo: Mongo, catalogue: AnyCatalogue, mode: Mode, action: Ac
             mongo.collection(GLOBAL_CONTROL).update_one(
                 {"_id": GLOBAL_ID}, _transition(mongo, catalogue, mode, counter="ModeEpoch"), session=session
             )
-        after = GlobalControl.from_bson(_require(_find(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)))
-        generation, now = after.mode_epoch, _now(mongo, session)
+        after = GlobalControl.from_bson(required(stored(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)))
+        generation, now = after.mode_epoch, transaction_time(mongo, session)
         accept(mongo, session, action, before=_fleet(before), after=_fleet(after), now=now, generation=generation)
         return after
 
@@ -79,8 +80,8 @@ def set_tracking_mode(mongo: Mongo, mode: TrackingMode, action: Action) -> Globa
                 "Audit.LastModified": mongo.clock.mongo_now(),
             }
             mongo.collection(GLOBAL_CONTROL).update_one({"_id": GLOBAL_ID}, [{"$set": switched}], session=session)
-        after = GlobalControl.from_bson(_require(_find(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)))
-        epoch, now = after.reviewer_tracking_epoch, _now(mongo, session)
+        after = GlobalControl.from_bson(required(stored(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)))
+        epoch, now = after.reviewer_tracking_epoch, transaction_time(mongo, session)
         accept(mongo, session, action, before=_tracking(before), after=_tracking(after), now=now, generation=epoch)
         return after
 
@@ -97,19 +98,19 @@ def set_narrow_gate(
     mode = Mode.ENABLED if enabled else Mode.DISABLED
 
     def body(session: ClientSession) -> ProjectControl:
-        context = _find(mongo, session, catalogue.context_collection, project)
+        context = stored(mongo, session, catalogue.context_collection, project)
         if context is None:
             raise Refusal(OperateReason.ProjectNotFound, f"project {project}")
-        stored = _find(mongo, session, CONTROL, project)
-        if stored is None and not enabled:
+        found = stored(mongo, session, CONTROL, project)
+        if found is None and not enabled:
             raise Refusal(OperateReason.ControlMissing, f"project {project}")
-        before = ProjectControl.from_bson(stored) if stored else _new_control(catalogue, project)
-        if stored is None:
+        before = ProjectControl.from_bson(found) if found else _new_control(catalogue, project)
+        if found is None:
             mongo.collection(CONTROL).insert_one(before.to_bson(), session=session)
         if before.mode is not mode:
             _turn(mongo, catalogue, session, before, mode)
-        after = ProjectControl.from_bson(_require(_find(mongo, session, CONTROL, project)))
-        generation, now = after.opening_count, _now(mongo, session)
+        after = ProjectControl.from_bson(required(stored(mongo, session, CONTROL, project)))
+        generation, now = after.opening_count, transaction_time(mongo, session)
         accept(mongo, session, action, before=_project(before), after=_project(after), now=now, generation=generation)
         return after
 
@@ -121,7 +122,7 @@ def create_under_statistics(mongo: Mongo, catalogue: AnyCatalogue, project: UUID
     nothing to wait for. A project that already has either is left as it is."""
 
     def body(session: ClientSession) -> None:
-        if _find(mongo, session, CONTROL, project) is not None:
+        if stored(mongo, session, CONTROL, project) is not None:
             return
         if mongo.collection(catalogue.source_collection).find_one({"ProjectId": project}, {"_id": 1}, session=session):
             return
@@ -142,11 +143,12 @@ def _turn(mongo: Mongo, catalogue: AnyCatalogue, session: ClientSession, before:
     mongo.collection(CONTROL).update_one({"_id": before.id}, [*stages, {"$set": clocks}], session=session)
     for family in catalogue.families:
         if opening:
-            _stale_or_create_guard(mongo, session, before.id, family)
+            stale_or_create_guard(mongo, session, before.id, family)
     notify(mongo, session, before.id, catalogue.families, before.client_invalidation_revision + 1)
 
 
-def _stale_or_create_guard(mongo: Mongo, session: ClientSession, project: UUID, family: str) -> None:
+def stale_or_create_guard(mongo: Mongo, session: ClientSession, project: UUID, family: str) -> None:
+    """Outdate a family, in the caller's transaction; one without a guard gets a Stale one."""
     guards = mongo.collection(GUARD)
     staled = guards.update_one({"_id": queries.guard_id(project, family)}, queries.stale_family(), session=session)
     if staled.matched_count == 0:
@@ -182,26 +184,30 @@ def _new_control(catalogue: AnyCatalogue, project: UUID) -> ProjectControl:
     return ProjectControl(id=project, catalogue_version=catalogue.version)
 
 
-def _find(mongo: Mongo, session: ClientSession, collection: str, document_id: Any) -> dict[str, Any] | None:
+def stored(mongo: Mongo, session: ClientSession, collection: str, document_id: Any) -> dict[str, Any] | None:
+    """One document by its id, as the transaction sees it."""
     return mongo.collection(collection).find_one({"_id": document_id}, session=session)
 
 
-def _require(document: dict[str, Any] | None) -> dict[str, Any]:
+def required(document: dict[str, Any] | None) -> dict[str, Any]:
+    """What the transaction has just written."""
     if document is None:
         raise AssertionError("a document written in this transaction is there")
     return document
 
 
 def _require_fleet(mongo: Mongo, session: ClientSession) -> GlobalControl:
-    stored = _find(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)
-    if stored is None:
+    found = stored(mongo, session, GLOBAL_CONTROL, GLOBAL_ID)
+    if found is None:
         raise Fault("there is no fleet control", remedy="Run `statlib up`, or initialise the storage, first.")
-    return GlobalControl.from_bson(stored)
+    return GlobalControl.from_bson(found)
 
 
-def _now(mongo: Mongo, session: ClientSession) -> Any:
+def transaction_time(mongo: Mongo, session: ClientSession) -> datetime:
+    """The server's time, inside a transaction."""
     pipeline = [{"$match": {"_id": GLOBAL_ID}}, {"$project": {"Now": mongo.clock.mongo_now()}}]
-    return next(iter(mongo.collection(GLOBAL_CONTROL).aggregate(pipeline, session=session)))["Now"]
+    now: datetime = next(iter(mongo.collection(GLOBAL_CONTROL).aggregate(pipeline, session=session)))["Now"]
+    return now
 
 
 def _fleet(control: GlobalControl) -> dict[str, Any]:

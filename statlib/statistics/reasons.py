@@ -69,6 +69,23 @@ class OperateReason(Reason):
     SettingsExclude = (_K.DISABLED, "Add the project and family to this host's settings and restart it.")
     GateClosed = (_K.DISABLED, "Open the fleet mode and the project's narrow gate first.")
     NotServedAfterwards = (_K.CONFLICT, "Something invalidated the family at once: run the backfill again.")
+    PendingIndexMissing = (
+        _K.CONFLICT,
+        "Build it in a quiet hour (`statlib fold index build`); `statlib fold index show` tells when it is ready.",
+    )
+    PendingIndexConflict = (
+        _K.CONFLICT,
+        "Drop the other index of that name on the source collection, or with those keys, then build again.",
+    )
+    FoldFleetUnsupported = (
+        _K.CONFLICT,
+        "Bring every live host to this release with statistics.fold on, and run `statlib worker fold`.",
+    )
+    FoldCoverageIncomplete = (_K.CONFLICT, "Saves of this domain do not fold in this release.")
+    FoldDisabling = (
+        _K.CONTENTION,
+        "Wait until it is Disabled: the fold worker ends it; `statlib fold status` shows what is left.",
+    )
     AllowlistTooLarge = (_K.INVALID, "Keep statistics.allowlist to 1,000 projects per deployment.")
 
 
