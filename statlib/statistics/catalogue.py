@@ -8,7 +8,7 @@ server, ``derive`` says in Python what one document's change adds to those count
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
@@ -24,6 +24,7 @@ CONFIGURATION_SCHEMA = "statlib.configuration.v2"
 
 Document = Mapping[str, Any]
 Pipeline = list[dict[str, Any]]
+NamedT = TypeVar("NamedT")
 ContextT = TypeVar("ContextT")
 EvidenceT = TypeVar("EvidenceT")
 ContextT_co = TypeVar("ContextT_co", covariant=True)
@@ -151,10 +152,35 @@ class Configuration(Generic[ContextT]):
     families: Mapping[str, Family[ContextT, Any]]
     context: ContextT
     _known: dict[tuple[str, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _of_scopes: dict[tuple[str, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _declared: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def declared_scopes(self, family: str) -> tuple[str, ...]:
+        """Refuses FamilyUnknown."""
+        declared = self._declared.get(family)
+        if declared is None:
+            declared = self._declared[family] = _named(self.families, family).declared_scopes(self.context)
+        return declared
+
+    def declared(self, asked: Mapping[str, Sequence[str] | None]) -> dict[str, tuple[str, ...]]:
+        """The scopes asked for, None resolved to all of the family's. Refuses FamilyUnknown, ScopeUnknown."""
+        scopes: dict[str, tuple[str, ...]] = {}
+        for family, wanted in asked.items():
+            known = self.declared_scopes(family)
+            if unknown := set(wanted or ()).difference(known):
+                raise Refusal(OperateReason.ScopeUnknown, f"{family}: {', '.join(sorted(unknown))}")
+            scopes[family] = known if wanted is None else tuple(wanted)
+        return scopes
 
     def digest(self, family: str, scope: str) -> str:
         """Calculated once per family and parameters: of 172 scopes in a bundle all but a dozen share theirs, and their
         digests had been a third of what reading it took this process."""
+        known = self._of_scopes.get((family, scope))
+        if known is None:
+            known = self._of_scopes[family, scope] = self._calculated(family, scope)
+        return known
+
+    def _calculated(self, family: str, scope: str) -> str:
         parameters = self.families[family].parameters(self.context, scope)
         key = family, repr(parameters)  # tells true from 1, which are equal and hash alike
         known = self._known.get(key)
@@ -192,18 +218,23 @@ class Catalogue(Generic[ContextT, EvidenceT]):
 
     def family(self, name: str) -> Family[ContextT, EvidenceT]:
         """Refuses FamilyUnknown, naming those there are."""
-        try:
-            return self.families[name]
-        except KeyError as error:
-            known = ", ".join(sorted(self.families))
-            raise Refusal(OperateReason.FamilyUnknown, f"no family {name!r}; there are: {known}") from error
+        return _named(self.families, name)
+
+
+def _named(families: Mapping[str, NamedT], name: str) -> NamedT:
+    try:
+        return families[name]
+    except KeyError as error:
+        known = ", ".join(sorted(families))
+        raise Refusal(OperateReason.FamilyUnknown, f"no family {name!r}; there are: {known}") from error
 
 
 class Domain(Protocol[ContextT_co, EvidenceT_co]):
     """How source documents become what families calculate with."""
 
     def context(self, project: Document, tracking: TrackingMode) -> ContextT_co:
-        """The parameters of every calculation in one project, under the fleet's reviewer-tracking mode."""
+        """The parameters of every calculation in one project, under the fleet's reviewer-tracking mode. Pure, and
+        nobody changes what it gives: reads share it while the document stays the same."""
         ...
 
     def evidence(self, source: Document) -> EvidenceT_co:

@@ -13,7 +13,7 @@ from statlib.statistics.bounds import PARITY_DIFFERENCES_MAX
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.counters import Counters, differences
 from statlib.statistics.hosts import Host
-from statlib.statistics.reader import Moment, Watermarks, authoritative_values, closed_gate, declared, read_moment
+from statlib.statistics.reader import Moment, Watermarks, authoritative_values, closed_gate, read_moment
 from statlib.statistics.reasons import ServeReason
 
 
@@ -56,7 +56,7 @@ def compare(host: Host, catalogue: AnyCatalogue, project: UUID, families: Iterab
     with snapshot(host.mongo) as session:
         reads = PinnedReads(host.mongo, session)
         moment = read_moment(reads, catalogue, project, asked)
-        scopes = declared(catalogue, moment.context, asked)
+        scopes = moment.configuration.declared(asked)
         reasons = {f: closed_gate(host, catalogue, project, moment, {f: wanted}) for f, wanted in scopes.items()}
         served = {family: wanted for family, wanted in scopes.items() if reasons[family] is None}
         require_not_cancelled()

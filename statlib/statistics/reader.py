@@ -18,7 +18,8 @@ from statlib.kernel.refusals import Refusal
 from statlib.mongo.transactions import snapshot
 from statlib.statistics import queries
 from statlib.statistics.authoritative import PinnedReads, calculate
-from statlib.statistics.catalogue import AnyCatalogue
+from statlib.statistics.catalogue import AnyCatalogue, Configuration
+from statlib.statistics.contexts import configuration_of
 from statlib.statistics.counters import Counters, without_zeros
 from statlib.statistics.documents import (
     GLOBAL_CONTROL,
@@ -27,7 +28,7 @@ from statlib.statistics.documents import (
     Member,
     ProjectControl,
 )
-from statlib.statistics.gates import Digests, project_gate, scopes_gate, stamp_of
+from statlib.statistics.gates import project_gate, scopes_gate, stamp_of
 from statlib.statistics.hosts import Host, live_filter
 from statlib.statistics.reasons import OperateReason, ServeReason
 from statlib.statistics.served_rows import ServedRow, served_rows
@@ -85,7 +86,7 @@ class Moment:
     fleet: GlobalControl
     control: ProjectControl | None
     context: Any
-    configuration: Digests
+    configuration: Configuration[Any]
     guards: Mapping[str, Guard]
     rows: Mapping[tuple[str, str], ServedRow]
     members: tuple[Member, ...]
@@ -112,7 +113,7 @@ def read_bundle(host: Host, catalogue: AnyCatalogue, project: UUID, requests: It
     with snapshot(host.mongo) as session:
         reads = PinnedReads(host.mongo, session)
         moment = read_moment(reads, catalogue, project, asked)
-        scopes = declared(catalogue, moment.context, asked)
+        scopes = moment.configuration.declared(asked)
         _require_named(requested, scopes)
         reason = closed_gate(host, catalogue, project, moment, scopes)
         if reason is ServeReason.SourceVisibilityFenced:
@@ -167,31 +168,17 @@ def read_moment(
     if "context" not in found:
         raise Refusal(OperateReason.ProjectNotFound, f"project {project}")
     fleet = GlobalControl.from_bson(found["fleet"][0]) if "fleet" in found else GlobalControl()
-    context = catalogue.domain.context(found["context"][0], fleet.reviewer_tracking_mode)
+    configuration = configuration_of(catalogue, found["context"][0], fleet.reviewer_tracking_mode)
     guards = [Guard.from_bson(guard) for guard in found.get("guard", [])]
     return Moment(
         fleet=fleet,
         control=ProjectControl.from_bson(found["control"][0]) if "control" in found else None,
-        context=context,
-        configuration=catalogue.configuration(context),
+        context=configuration.context,
+        configuration=configuration,
         guards={guard.id.family: guard for guard in guards},
         rows=served_rows(rows),
         members=tuple(Member.from_bson(member) for member in found.get("member", [])),
     )
-
-
-def declared(
-    catalogue: AnyCatalogue, context: Any, asked: Mapping[str, Sequence[str] | None]
-) -> dict[str, tuple[str, ...]]:
-    """The scopes asked for, ``ALL`` resolved by the project of the same moment. Refuses ScopeUnknown."""
-    scopes: dict[str, tuple[str, ...]] = {}
-    for family, wanted in asked.items():
-        known = catalogue.family(family).declared_scopes(context)
-        unknown = set(wanted or ()) - set(known)
-        if unknown:
-            raise Refusal(OperateReason.ScopeUnknown, f"{family}: {', '.join(sorted(unknown))}")
-        scopes[family] = known if wanted is None else tuple(wanted)
-    return scopes
 
 
 def _by_family(catalogue: AnyCatalogue, requests: Iterable[Request]) -> dict[str, list[str] | None]:

@@ -13,7 +13,7 @@ from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.documents import Mode, State
 from statlib.statistics.gates import guard_gate, row_gate, stamp_of
 from statlib.statistics.hosts import Host
-from statlib.statistics.reader import Moment, Watermarks, closed_gate, declared, read_moment
+from statlib.statistics.reader import Moment, Watermarks, closed_gate, read_moment
 from statlib.statistics.reasons import ServeReason
 
 
@@ -47,7 +47,7 @@ def project_status(host: Host, catalogue: AnyCatalogue, project: UUID) -> Projec
     asked: dict[str, None] = dict.fromkeys(catalogue.families)
     with snapshot(host.mongo) as session:
         moment = read_moment(PinnedReads(host.mongo, session), catalogue, project, asked)
-    scopes = declared(catalogue, moment.context, asked)
+    scopes = moment.configuration.declared(asked)
     return ProjectStatus(
         project=project,
         fleet_mode=moment.fleet.mode,

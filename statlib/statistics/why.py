@@ -28,7 +28,7 @@ from statlib.statistics.documents import (
 )
 from statlib.statistics.gates import Stamp, guard_gate, project_gate, row_gate, stamp_of
 from statlib.statistics.hosts import Host
-from statlib.statistics.reader import Moment, closed_gate, declared, read_moment
+from statlib.statistics.reader import Moment, closed_gate, read_moment
 from statlib.statistics.reasons import OperateReason, ServeReason
 from statlib.statistics.served_rows import ServedRow
 
@@ -120,7 +120,7 @@ def why(host: Host, catalogue: AnyCatalogue, project: UUID, families: Sequence[s
     asked: dict[str, None] = dict.fromkeys(families or catalogue.families)
     with snapshot(host.mongo) as session:
         moment = read_moment(PinnedReads(host.mongo, session), catalogue, project, asked)
-    scopes = declared(catalogue, moment.context, asked)
+    scopes = moment.configuration.declared(asked)
     of_bundle = Asked(
         project=project,
         fleet=moment.fleet,

@@ -40,7 +40,7 @@ from statlib.statistics.bounds import FENCE_LEASE_TTL_S
 from statlib.statistics.documents import FenceKind, Mode, TrackingMode
 from statlib.statistics.fences import Asked, Held, admit, finish, release_interrupted
 from statlib.statistics.hosts import Host
-from statlib.statistics.reader import authoritative_values, closed_gate, declared, read_moment
+from statlib.statistics.reader import authoritative_values, closed_gate, read_moment
 from statlib.statistics.reasons import ServeReason
 from statlib.statistics.rewrites import complete
 from tests.acts import OPTIONS, REFUSED_ALONE, Acts, stages_and_questions
@@ -243,7 +243,7 @@ class EveryWriter(RuleBasedStateMachine):
         with snapshot(self.review.mongo) as session:
             reads = PinnedReads(self.review.mongo, session)
             moment = read_moment(reads, REVIEW, self.project, asked)
-            scopes = declared(REVIEW, moment.context, asked)
+            scopes = moment.configuration.declared(asked)
             assert authoritative_values(reads, REVIEW, self.project, moment.context, scopes) == truth
         closed = {
             (family, scope): closed_gate(self.host, REVIEW, self.project, moment, {family: (scope,)})

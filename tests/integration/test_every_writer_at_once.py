@@ -27,7 +27,7 @@ from statlib.statistics.authoritative import PinnedReads
 from statlib.statistics.backfill import backfill_together
 from statlib.statistics.documents import FenceKind
 from statlib.statistics.fences import Asked, admit, finish
-from statlib.statistics.reader import authoritative_values, closed_gate, declared, read_moment
+from statlib.statistics.reader import authoritative_values, closed_gate, read_moment
 from tests.acts import REFUSED_AMONG_OTHERS, Acts, stages_and_questions
 from tests.reviews import ALL_FAMILIES, Review, host_of, review
 
@@ -134,7 +134,7 @@ def require_exact(of: Review) -> int:
     with snapshot(of.mongo) as session:
         reads = PinnedReads(of.mongo, session)
         moment = read_moment(reads, REVIEW, of.project, asked)
-        scopes = declared(REVIEW, moment.context, asked)
+        scopes = moment.configuration.declared(asked)
         assert authoritative_values(reads, REVIEW, of.project, moment.context, scopes) == truth
     served = 0
     for family, names in scopes.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import combinations
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -115,7 +115,7 @@ def moment(asked: Asked, *, guards: dict[str, Any], rows: dict[str, Any]) -> Mom
         fleet=asked.fleet,
         control=asked.control,
         context=None,
-        configuration=SAME,
+        configuration=cast(Any, SAME),
         guards=guards,
         rows={(FAMILY, scope): stored for scope, stored in rows.items()},
         members=asked.members,
