@@ -120,7 +120,7 @@ def project_gate(
         (fleet.mode is Mode.ENABLED, ServeReason.FleetDisabled),
         (control is not None and control.mode is Mode.ENABLED, ServeReason.ProjectDisabled),
         (included, ServeReason.NotAllowlisted),
-        (_agree(alive, project, families, served_families), ServeReason.AllowlistInconsistent),
+        (agree(alive, project, families, served_families), ServeReason.AllowlistInconsistent),
         (control is not None and matches(fleet, control, catalogue_version), ServeReason.VersionIncompatible),
         (served_families.issuperset(families), ServeReason.FamilyDisabled),
     )
@@ -194,7 +194,7 @@ def _source_hidden(control: ProjectControl) -> bool:
     return control.inclusion_recalculation_token is not None or control.definition_rewrite_token is not None
 
 
-def _agree(members: list[Member], project: UUID, families: Collection[str], served: frozenset[str]) -> bool:
+def agree(members: list[Member], project: UUID, families: Collection[str], served: frozenset[str]) -> bool:
     """Whether every live host keeps statistics of this project and of these families, as this one does.
 
     A family that this host itself does not serve is FamilyDisabled, not a disagreement.
