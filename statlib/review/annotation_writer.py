@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from statlib.kernel.refusals import Refusal
-from statlib.review.answers import Answers, answered, submitted
+from statlib.review.answers import Answers, answered, require_room, submitted
 from statlib.review.catalogue import REVIEW
 from statlib.review.documents import Project, Session, SessionStatus, StageKind, Study
 from statlib.review.namespaces import ANNOTATION_NAMESPACE
@@ -69,6 +69,8 @@ class SessionChange:
             if standing is None
             else tuple(changed if s is standing else s for s in study.sessions)
         )
+        if self.answers is not None:
+            require_room(study.id, sessions)
         return SourceWrite(annotation_fields(study, sessions, without_reservation(study, stage, envelope.actor)))
 
     def _started(self, study: Study, stage: UUID, envelope: Envelope) -> Session:
@@ -176,8 +178,9 @@ class AnnotationWriter:
         ``answers`` become all that the session answers; None leaves what it answers. Each must be to a question of
         the stage, and of the sort that it asks for; they are counted under their canonical key.
 
-        Raises Refusal: AnswerInvalid, SessionUnknown, SessionExists, and as every save VersionStale, DigestMismatch,
-        AttemptsExhausted, GateSkew (nothing was saved), or StatisticsOperationUnresolved (nobody can know).
+        Raises Refusal: AnswerInvalid, AnswersTooLong, SessionUnknown, SessionExists, and as every save VersionStale,
+        DigestMismatch, AttemptsExhausted, GateSkew (nothing was saved), or StatisticsOperationUnresolved (nobody can
+        know).
         """
         act = SessionAct(envelope.stream.partition(":")[0])
         if envelope.part is None:

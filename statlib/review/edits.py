@@ -236,6 +236,8 @@ class SetOptions(Edit):
     def changed(self, project: Project) -> Mapping[str, Any]:
         question = _question(project, self.question)
         options, renamed = _distinct(self.options, question.answer), self.normal_renamed
+        if len(renamed) < len(self.renamed):
+            raise Refusal(EditReason.OptionsInvalid, "an option is renamed twice")
         if again := sorted(renamed.keys() & set(options)):
             raise Refusal(EditReason.NameReused, ", ".join(again))
         if unknown := sorted(set(renamed.values()).difference(options)):

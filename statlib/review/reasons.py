@@ -17,4 +17,5 @@ class ReviewReason(Reason):
     SessionExists = (_K.CONFLICT, "Open the study again and go on with the session that is there.")
     SessionOfAnother = (_K.UNAUTHORISED, "Only the investigator whose session it is may change it.")
     AnswerInvalid = (_K.INVALID, "Answer the stage's own questions, each once and with what it asks for.")
+    AnswersTooLong = (_K.CAPACITY, "Shorten them, or keep long texts elsewhere and answer where they are.")
     ReservationUnknown = (_K.NOT_FOUND, "Nothing to release: the investigator holds no place on this stage by now.")

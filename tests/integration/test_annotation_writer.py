@@ -16,7 +16,18 @@ from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings
 from statlib.mongo.command_counter import counting
 from statlib.review.annotation_writer import AnnotationWriter, SessionAct
-from statlib.review.documents import STUDIES, AnswerKind, Question, SlotReservation, Stage, StageKind, Tally
+from statlib.review.answers import ANSWER_BYTES_MAX, STUDY_ANSWER_BYTES_MAX
+from statlib.review.documents import (
+    STUDIES,
+    Answer,
+    AnswerKind,
+    Question,
+    Session,
+    SlotReservation,
+    Stage,
+    StageKind,
+    Tally,
+)
 from statlib.review.namespaces import ANNOTATION_NAMESPACE
 from statlib.review.reasons import ReviewReason
 from statlib.statistics.arms import Arm
@@ -25,6 +36,7 @@ from statlib.statistics.envelopes import Envelope
 from statlib.statistics.outcomes import Saved
 from tests.reviews import Review, review, stage
 
+AT = datetime(2024, 5, 1, tzinfo=UTC)
 ANNA, BEN = UUID(int=0xA), UUID(int=0xB)
 STAGE = stage("data extraction")
 OTHER = stage("risk of bias")
@@ -85,9 +97,7 @@ class Bench:
         return None
 
     def reserve(self, *holders: UUID, of: UUID = STAGE.id) -> None:
-        held = [
-            SlotReservation(stage_id=of, investigator_id=h, at_utc=datetime(2024, 5, 1, tzinfo=UTC)) for h in holders
-        ]
+        held = [SlotReservation(stage_id=of, investigator_id=h, at_utc=AT) for h in holders]
         tally = Tally(stage_id=of, reservations=len(held), total_allocated=len(held), total_engaged=len(held))
         self.opened.mongo.collection(STUDIES).update_one(
             {"_id": self.study},
@@ -246,6 +256,27 @@ def test_somebody_elses_session_is_not_to_be_touched(transactional: Bench) -> No
             transactional.submit(act, who=BEN, session=session["Id"])
         assert refused.value.reason is ReviewReason.SessionOfAnother
     assert transactional.sessions() == [session]
+
+
+def test_texts_are_stored_until_the_study_is_full_and_then_refused(bench_in: Bench) -> None:
+    """At the bound the study still fits into a document, and into the command that saves it."""
+    text, room = "x" * ANSWER_BYTES_MAX, STUDY_ANSWER_BYTES_MAX // ANSWER_BYTES_MAX - 1
+    others = [
+        Session(
+            id=uuid4(), stage_id=STAGE.id, investigator_id=uuid4(), reconciliation=False, at_utc=AT,
+            answers=(Answer(question_id=NOTES.id, value=text, key=None),),
+        ).to_bson()
+        for _ in range(room)
+    ]  # fmt: skip
+    bench_in.opened.mongo.collection(STUDIES).update_one({"_id": bench_in.study}, {"$set": {"Sessions": others}})
+    bench_in.submit(SessionAct.COMPLETE, {NOTES.id: text})
+    assert len(bench_in.sessions()) == room + 1
+    with pytest.raises(Refusal, match="at most 8,000,000") as refused:
+        bench_in.submit(SessionAct.SAVE, {NOTES.id: "x"}, who=BEN)
+    assert refused.value.reason is ReviewReason.AnswersTooLong
+    assert len(bench_in.sessions()) == room + 1
+    bench_in.submit(SessionAct.COMPLETE, {ANIMALS.id: 3}, who=ANNA)
+    bench_in.submit(SessionAct.SAVE, {NOTES.id: "x"}, who=BEN)
 
 
 @pytest.mark.parametrize(

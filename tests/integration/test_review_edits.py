@@ -22,7 +22,7 @@ from statlib.review.documents import (
     StageKind,
 )
 from statlib.review.edit_reasons import EditReason
-from statlib.review.edits import Edit, SetOptions, SetThreshold, edit_project, set_options, set_threshold
+from statlib.review.edits import Edit, Renaming, SetOptions, SetThreshold, edit_project, set_options, set_threshold
 from statlib.review.reasons import ReviewReason
 from statlib.review.screening import Decision
 from statlib.review.searches import import_search, remove_search
@@ -372,6 +372,15 @@ def test_options_that_would_lose_or_confuse_answers_are_refused(
     assert refused(set_options, served.host, served.project, asked) is reason
     assert served.snapshot_of_statistics() == before
     assert served.read_all().reason is None
+
+
+def test_an_option_that_is_renamed_twice_is_refused_however_it_is_spelt(served: Review) -> None:
+    twice = (
+        Renaming(old="re\N{COMBINING ACUTE ACCENT}d", new="a"),
+        Renaming(old="r\N{LATIN SMALL LETTER E WITH ACUTE}d", new="b"),
+    )
+    asked = SetOptions(question=COLOUR.id, options=("a", "b", "red", "blue"), renamed=twice)
+    assert refused(set_options, served.host, served.project, asked) is EditReason.OptionsInvalid
 
 
 # --- bulk updates ----------------------------------------------------------------------------------------------------

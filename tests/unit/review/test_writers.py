@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from statlib.kernel.refusals import Refusal
 from statlib.review.annotation_writer import SessionAct, SessionChange, new_session_id
-from statlib.review.answers import submitted
+from statlib.review.answers import ANSWER_BYTES_MAX, submitted
 from statlib.review.documents import Project, Screening, Stage, StageKind, Study
 from statlib.review.namespaces import ANNOTATION_FAMILIES, ANNOTATION_NAMESPACE, SCREENING_NAMESPACE
 from statlib.review.reasons import ReviewReason
@@ -114,4 +114,13 @@ def test_what_can_be_no_answer_is_refused_before_anything_is_asked(value: Any) -
     with pytest.raises(Refusal) as refused:
         submitted({ANNA: value})
     assert refused.value.reason is ReviewReason.AnswerInvalid
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "王"])
+def test_a_text_is_as_long_as_its_bytes_and_may_reach_the_bound(letter: str) -> None:
+    most = ANSWER_BYTES_MAX // len(letter.encode())
+    submitted({ANNA: letter * most})
+    with pytest.raises(Refusal, match="at most 100,000") as refused:
+        submitted({ANNA: letter * (most + 1)})
+    assert refused.value.reason is ReviewReason.AnswersTooLong
     assert str(ANNA) in refused.value.detail
