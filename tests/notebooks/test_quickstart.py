@@ -55,8 +55,11 @@ def test_the_quickstart_shows_what_its_prose_says(empty_folder: Path) -> None:
     assert shown["served"] == "materialised None\n"
 
 
-def test_the_readme_s_example_prints_what_it_says(empty_folder: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+@pytest.mark.parametrize(
+    ("page", "printed"), [("README.md", "materialised 1\n"), ("docs/application.md", "materialised 1 1\n")]
+)
+def test_a_page_s_example_prints_what_it_says(empty_folder: Path, page: str, printed: str) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     ran = subprocess.run(
         [sys.executable, "-c", example],
         cwd=empty_folder,
@@ -66,4 +69,4 @@ def test_the_readme_s_example_prints_what_it_says(empty_folder: Path) -> None:
         timeout=TIMEOUT_S,
     )
     assert ran.stderr == ""
-    assert ran.stdout == f"{example.rpartition('# ')[2].strip()}\n" == "materialised 1\n"
+    assert ran.stdout == f"{example.rpartition('# ')[2].strip()}\n" == printed
