@@ -184,7 +184,7 @@ def nice_step(greatest: float, ticks: int) -> float:
 
 _STEPS_S = (
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200,
-    86_400, 172_800, 604_800, 1_209_600, 2_419_200, 7_257_600, 31_536_000,
+    86_400, 172_800, 604_800, 1_209_600, 2_419_200, 7_257_600, 15_724_800,
 )  # fmt: skip
 DAY_S = 86_400
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")  # whatever the locale
@@ -193,18 +193,29 @@ CHARACTER_PX = 7.2  # a wide digit of 12 px
 
 def time_ticks(start: datetime, span_s: float, most: int) -> list[tuple[float, str]]:
     """At most ``most`` ticks on round times of UTC: (seconds after ``start``, text)."""
-    step = next((step for step in _STEPS_S if span_s / step <= most), _STEPS_S[-1])
+    step = next((step for step in _STEPS_S if span_s / step <= most), None)
+    if step is None:
+        return _year_ticks(start, span_s, most)
     midnight = start.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     first = ceil((start - midnight).total_seconds() / step) * step
-    ticks: list[tuple[float, str]] = []
-    at = midnight + timedelta(seconds=first)
-    while (offset := (at - start).total_seconds()) <= span_s:
-        ticks.append((offset, _tick_text(at, step)))
-        at += timedelta(seconds=step)
-    return ticks
+    end = (datetime.max.replace(tzinfo=UTC) - midnight).total_seconds()
+    offsets = range(first, int(min((start - midnight).total_seconds() + span_s, end)) + 1, step)
+    ticks = [midnight + timedelta(seconds=offset) for offset in offsets]
+    return [((at - start).total_seconds(), _tick_text(at, step)) for at in ticks]
+
+
+def _year_ticks(start: datetime, span_s: float, most: int) -> list[tuple[float, str]]:
+    """On the first of January of round years. One wrong date in a review may put centuries on an axis."""
+    step = max(1, round(nice_step(span_s / (365 * DAY_S), most)))
+    first, last = start.astimezone(UTC).year + 1, datetime.max.year
+    years = (datetime(year, 1, 1, tzinfo=UTC) for year in range(ceil(first / step) * step, last + 1, step))
+    offsets = (((at - start).total_seconds(), str(at.year)) for at in years)
+    return [(offset, text) for offset, text in offsets if offset <= span_s]
 
 
 def _tick_text(at: datetime, step: int) -> str:
+    if step > 28 * DAY_S:
+        return f"{at.day} {MONTHS[at.month - 1]} {at.year}"
     if step >= DAY_S or (at.hour, at.minute, at.second) == (0, 0, 0):
         return f"{at.day} {MONTHS[at.month - 1]}"
     return f"{at:%H:%M:%S}" if step < 60 else f"{at:%H:%M}"

@@ -342,6 +342,24 @@ def test_ticks_fall_on_round_times_of_utc(span_s: float, texts: list[str]) -> No
     assert all(0 <= offset <= span_s for offset, _ in ticks)
 
 
+@pytest.mark.parametrize(
+    ("start", "span_days", "most", "texts"),
+    [
+        (datetime(2024, 2, 3, tzinfo=UTC), 340, 4, ["3 Feb 2024", "3 Aug 2024"]),
+        (datetime(2024, 2, 3, tzinfo=UTC), 3 * 365, 4, ["2025", "2026", "2027"]),
+        (datetime(1970, 1, 1, tzinfo=UTC), 20_000, 4, ["1980", "2000", "2020"]),
+        (datetime(1, 1, 1, tzinfo=UTC), 3_652_058, 8, ["2000", "4000", "6000", "8000"]),
+        (datetime(9999, 12, 31, 23, 59, 50, tzinfo=UTC), 9 / 86_400, 4, ["23:59:50", "23:59:55"]),
+    ],
+)
+def test_a_date_that_is_far_off_leaves_an_axis_readable(
+    start: datetime, span_days: float, most: int, texts: list[str]
+) -> None:
+    ticks = c.time_ticks(start, span_days * 86_400, most)
+    assert [text for _, text in ticks] == texts
+    assert all(0 <= offset <= span_days * 86_400 for offset, _ in ticks)
+
+
 @pytest.mark.parametrize("greatest", [0, 0.06, 1, 7, 62, 999, 1_000, 28_002_098])
 def test_a_count_axis_starts_at_zero_and_reaches_its_greatest(greatest: float) -> None:
     ax = Drawing().add_axes((0, 0, 1, 1))
