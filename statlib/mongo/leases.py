@@ -52,14 +52,17 @@ def acquire(mongo: Mongo, collection: str, lease_id: Mapping[str, Any], ttl_s: f
     return Lease(collection, dict(lease_id), owner, document["LeaseGeneration"], document["ExpiresAtUtc"])
 
 
-def fence(mongo: Mongo, session: ClientSession, *leases: Lease) -> None:
+def fence(mongo: Mongo, session: ClientSession, *leases: Lease, ttl_s: float | None = None) -> None:
     """Prove, by writing them inside the caller's transaction, that leases of one collection are all still ours.
 
-    One command, however many. Refuses LeaseLost.
+    ``ttl_s``: its commit also renews them, for that many seconds from this write. One command, however many leases.
+    Refuses LeaseLost.
     """
     if not leases:
         return
-    touched = [{"$set": {"FencedWrites": {"$add": [{"$ifNull": ["$FencedWrites", 0]}, 1]}}}]
+    touched: list[dict[str, Any]] = [{"$set": {"FencedWrites": {"$add": [{"$ifNull": ["$FencedWrites", 0]}, 1]}}}]
+    if ttl_s is not None:
+        touched.append({"$set": {"ExpiresAtUtc": mongo.clock.mongo_in(ttl_s)}})
     writes = [UpdateOne(_held(mongo.clock, lease), touched) for lease in leases]
     result = mongo.collection(leases[0].collection).bulk_write(writes, session=session)
     if result.matched_count != len(leases):

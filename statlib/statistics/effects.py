@@ -1,13 +1,14 @@
 """What one change of a source document leaves in statistics: rows, guards, ledger, clocks and outbox slots.
 
-For any transaction that writes a source document, in the order from the most contended document to the least: one
-that will lose loses early. Nothing is skipped: what may not move is staled.
+For any transaction that writes source documents, or that folds what earlier writes left in them, in the order from the
+most contended document to the least: one that will lose loses early. Nothing is skipped: what may not move is staled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from pymongo import UpdateOne
@@ -18,6 +19,7 @@ from statlib.statistics.arms import gate_open
 from statlib.statistics.bounds import DELTA_LEDGER_ROWS_MAX
 from statlib.statistics.catalogue import AnyCatalogue, Document, Effect
 from statlib.statistics.counters import to_stored
+from statlib.statistics.derivation import NO_EFFECT, together
 from statlib.statistics.documents import ROW, Delta, DeltaKind, Guard, Row, State
 from statlib.statistics.hosts import Host
 from statlib.statistics.moves import FamilyMoves, StaleCause, plan
@@ -54,10 +56,17 @@ class Operations:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """One touched family: what its change does, what becomes of its rows, and the rows as they were read."""
+class Contribution:
+    """What one operation does to each family."""
 
-    effect: Effect
+    operation: Operation
+    effects: Mapping[str, Effect]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One touched family: what becomes of its rows by all contributions together, and the rows as they were read."""
+
     moves: FamilyMoves
     guard: Guard | None
     rows: Mapping[str, Row]
@@ -71,18 +80,62 @@ def record_change(
     if was == is_:
         return
     effects = {name: family.derive(was, is_, unit.state.context) for name, family in catalogue.families.items()}
-    _write(unit, operations, _plan(unit, host, effects))
+    record_effects(
+        unit,
+        host,
+        catalogue,
+        [
+            Contribution(operation, {f: effect for f, effect in effects.items() if operations.of(f) == operation})
+            for operation in operations.all
+        ],
+    )
 
 
-def _plan(unit: Unit, host: Host, effects: Mapping[str, Effect]) -> dict[str, Planned]:
+def record_effects(
+    unit: Unit,
+    host: Host,
+    catalogue: AnyCatalogue,
+    contributions: Sequence[Contribution],
+    staled: Mapping[str, StaleCause] = MappingProxyType({}),
+) -> Mapping[str, Planned]:
+    """Write what these operations do together, at one revision: each row moves once, by the sum of them.
+
+    ``staled``: families that go stale whatever the contributions say, and why. The source and client clocks move also
+    where no family is touched. Returns what became of each touched family. Raises Overtaken.
+    """
+    plans = _plan(unit, host, catalogue, _summed(contributions, staled), staled)
+    _write(unit, contributions, plans)
+    return plans
+
+
+def _summed(contributions: Sequence[Contribution], staled: Mapping[str, StaleCause]) -> dict[str, Effect]:
+    """Per touched family what all contributions do to it, one after the other."""
+    total: dict[str, Effect] = {family: Effect(stale_family=True) for family in staled}
+    for contribution in contributions:
+        for family, effect in contribution.effects.items():
+            if effect.touches:
+                total[family] = together(total.get(family, NO_EFFECT), effect)
+    return total
+
+
+def _plan(
+    unit: Unit,
+    host: Host,
+    catalogue: AnyCatalogue,
+    touched: Mapping[str, Effect],
+    staled: Mapping[str, StaleCause],
+) -> dict[str, Planned]:
     state = unit.state
-    touched = {family: effect for family, effect in effects.items() if effect.touches}
     rows = _visible_rows(unit, touched)
     plans = {
         family: Planned(
-            effect=effect,
             moves=plan(
-                effect, state.guards.get(family), rows.get(family, {}), state.stamp, _blocked(host, state, family)
+                effect,
+                state.guards.get(family),
+                rows.get(family, {}),
+                state.stamp,
+                _blocked(host, state, family) or staled.get(family),
+                signed=_is_overlaid(catalogue, state, family),
             ),
             guard=state.guards.get(family),
             rows=rows.get(family, {}),
@@ -96,6 +149,12 @@ def _plan(unit: Unit, host: Host, effects: Mapping[str, Effect]) -> dict[str, Pl
         else planned
         for family, planned in plans.items()
     }
+
+
+def _is_overlaid(catalogue: AnyCatalogue, state: ProjectState, family: str) -> bool:
+    """Whether a row of this family may be waiting for pending entries: an operation that moves it directly may then
+    undo what an earlier one, still pending, has yet to do to it."""
+    return state.control.fold_ever_enabled and family in catalogue.folding
 
 
 def _occupied(unit: Unit, plans: Mapping[str, Planned]) -> set[str]:
@@ -143,7 +202,7 @@ def _visible_rows(unit: Unit, effects: Mapping[str, Effect]) -> dict[str, dict[s
     return rows
 
 
-def _write(unit: Unit, operations: Operations, plans: Mapping[str, Planned]) -> None:
+def _write(unit: Unit, contributions: Sequence[Contribution], plans: Mapping[str, Planned]) -> None:
     """Also for a change that touches no family: the clocks move whenever anything counted might."""
     rows_change = any(planned.moves.writes_rows for planned in plans.values())
     revision = unit.advance(source=True, projection=rows_change, client=True)
@@ -151,7 +210,7 @@ def _write(unit: Unit, operations: Operations, plans: Mapping[str, Planned]) -> 
     unit.update_rows(_row_updates(unit.state, plans, revision))
     unit.insert(ROW, _placeholders(unit.state, plans, revision))
     if rows_change:
-        unit.record(_deltas(unit.state, operations, plans, revision))
+        unit.record(_deltas(unit.state, contributions, plans, revision))
     unit.notify(plans)
 
 
@@ -209,26 +268,36 @@ def _placeholders(state: ProjectState, plans: Mapping[str, Planned], revision: i
     ]
 
 
-def _deltas(state: ProjectState, operations: Operations, plans: Mapping[str, Planned], revision: int) -> list[Delta]:
+def _deltas(
+    state: ProjectState, contributions: Sequence[Contribution], plans: Mapping[str, Planned], revision: int
+) -> list[Delta]:
     """One for each operation of which anything was applied, numbered from 0 at their one revision."""
-    applied = {family: planned for family, planned in plans.items() if planned.moves.writes_rows}
-    owners = {family: operations.of(family) for family in applied}
-    writing = [operation for operation in operations.all if operation in owners.values()]
+    writing = [contribution for contribution in contributions if _applied(contribution, plans)]
     return [
         Delta(
             project_id=state.control.id,
             revision=revision,
             record=record,
             kind=DeltaKind.OPERATION,
-            operation_namespace=operation.namespace,
-            operation_id=operation.operation_id,
+            operation_namespace=contribution.operation.namespace,
+            operation_id=contribution.operation.operation_id,
             moves=[
-                {"Family": family, "Scope": scope, "Counters": to_stored(planned.effect.moves[scope])}
-                for family, planned in applied.items()
-                if owners[family] == operation
-                for scope in planned.moves.new_counters
+                {"Family": family, "Scope": scope, "Counters": to_stored(effect.moves[scope])}
+                for family, effect in contribution.effects.items()
+                if family in plans
+                for scope in plans[family].moves.new_counters
+                if scope in effect.moves
             ],
             observed_at_utc=state.now,
         )
-        for record, operation in enumerate(writing)
+        for record, contribution in enumerate(writing)
     ]
+
+
+def _applied(contribution: Contribution, plans: Mapping[str, Planned]) -> bool:
+    """Whether any row was written for its sake."""
+    return any(
+        not plans[family].moves.written.isdisjoint({*effect.moves, *effect.stale_scopes})
+        for family, effect in contribution.effects.items()
+        if family in plans
+    )

@@ -18,7 +18,7 @@ from statlib.statistics.gates import Stamp, row_gate
 
 
 class StaleCause(StrEnum):
-    """Why a save stales a whole family instead of moving its rows."""
+    """Why a save, or the fold, stales a whole family instead of moving its rows."""
 
     INVALIDATED = "Invalidated"  # the change itself is one that the family does not follow move by move
     GATE_CLOSED = "GateClosed"
@@ -28,6 +28,11 @@ class StaleCause(StrEnum):
     NEGATIVE_COUNTER = "NegativeCounter"
     KEY_CAPACITY = "CounterKeyCapacity"
     KEY_OCCUPIED = "UnpublishedCandidate"  # where a placeholder would be
+    CONTEXT_CHANGED = "ContextChanged"  # an entry was written under another context, or for other counters
+    POISONED = "Poisoned"  # an entry went into quarantine
+    OVERFLOWED = "Overflowed"  # a document's entries no longer fitted into it
+    LIVELOCKED = "Livelocked"  # a document was written too often for a transaction to take its entries
+    QUARANTINE_FULL = "QuarantineCapacity"  # fold mode disables itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +46,32 @@ class FamilyMoves:
     stale_family: StaleCause | None = None
 
     @property
+    def written(self) -> frozenset[str]:
+        """Scopes whose row is moved, staled or put in place."""
+        return frozenset({*self.new_counters, *self.placeholders, *self.stale_scopes})
+
+    @property
     def writes_rows(self) -> bool:
-        return bool(self.new_counters or self.placeholders or self.stale_scopes)
+        return bool(self.written)
 
 
 NOTHING = FamilyMoves()
 
 
 def plan(
-    effect: Effect, guard: Guard | None, rows: Mapping[str, Row], stamp: Stamp, blocked: StaleCause | None
+    effect: Effect,
+    guard: Guard | None,
+    rows: Mapping[str, Row],
+    stamp: Stamp,
+    blocked: StaleCause | None,
+    *,
+    signed: bool = False,
 ) -> FamilyMoves:
-    """Decide for one family. ``rows`` are the visible ones of the touched scopes; ``blocked`` is why none may move."""
+    """Decide for one family. ``rows`` are the visible ones of the touched scopes; ``blocked`` is why none may move.
+
+    ``signed``: a stored counter may fall below zero, since something that is still pending will raise it. Readers then
+    hold the sum of both against zero.
+    """
     if not effect.touches or guard is None or guard.state is not State.FRESH:
         return NOTHING  # nothing is served under a non-Fresh guard, and its rebuild counts the source afresh
     if guard.active_fence_count:
@@ -69,7 +89,7 @@ def plan(
             missing.append(scope)
         elif row_gate(row, guard, stamp) is None:
             total = plus(row.values, moves)
-            if min(total.values(), default=0) < 0:
+            if not signed and min(total.values(), default=0) < 0:
                 return FamilyMoves(stale_family=StaleCause.NEGATIVE_COUNTER)
             if len(total) > COUNTER_KEYS_MAX:
                 return FamilyMoves(stale_family=StaleCause.KEY_CAPACITY)

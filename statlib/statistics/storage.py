@@ -10,12 +10,13 @@ from pymongo.errors import OperationFailure
 
 from statlib.mongo.connection import Mongo
 from statlib.passes.audit import AUDIT, REQUEST
-from statlib.statistics.bounds import MEMBER_RETENTION_S
+from statlib.statistics.bounds import MEMBER_RETENTION_S, QUARANTINE_RETENTION_S
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.documents import (
     CONTROL,
     DELTA,
     FENCE,
+    FOLD_QUARANTINE,
     GLOBAL_CONTROL,
     GUARD,
     LEASE,
@@ -24,6 +25,7 @@ from statlib.statistics.documents import (
     RECEIPT,
     RECEIPT_RETIREMENT,
     ROW,
+    DeltaKind,
     GlobalControl,
     Mode,
 )
@@ -40,6 +42,7 @@ COLLECTIONS = (
     OUTBOX,
     LEASE,
     MEMBER,
+    FOLD_QUARANTINE,
     AUDIT,
     REQUEST,
 )
@@ -56,7 +59,18 @@ INDEXES: dict[str, list[IndexModel]] = {
         IndexModel(_ascending("ProjectId", "OperationNamespace", "OperationId"), unique=True),
         IndexModel(_ascending("ProjectId", "ObservedAtUtc", "OperationId")),
     ],
-    DELTA: [IndexModel(_ascending("ProjectId", "Revision", "Record"), unique=True)],
+    DELTA: [
+        IndexModel(_ascending("ProjectId", "Revision", "Record"), unique=True),
+        IndexModel(  # the fold asks for an operation's record; the other kinds have no operation
+            _ascending("ProjectId", "OperationNamespace", "OperationId"),
+            partialFilterExpression={"Kind": DeltaKind.OPERATION.value},
+        ),
+    ],
+    FOLD_QUARANTINE: [
+        # By operation, which repeats are asked by; those without one, by document; and all of a project, counted.
+        IndexModel(_ascending("ProjectId", "OperationNamespace", "OperationId", "StudyId")),
+        IndexModel(_ascending("QuarantinedAtUtc"), expireAfterSeconds=QUARANTINE_RETENTION_S),
+    ],
     MEMBER: [IndexModel(_ascending("RenewedAtUtc"), expireAfterSeconds=MEMBER_RETENTION_S)],
     AUDIT: [IndexModel(_ascending("Target", "ObservedAtUtc"))],
 }
