@@ -1,15 +1,17 @@
 """``statlib reports site``: bring the pages up to date with the archive.
 
-A runbook's folder that has not changed is not listed, a run that is known is not read, and a page that a new run does
-not belong on is not written: an update costs the same in an archive of ten runs and of ten thousand. The first page
-holds the newest runs; every run is on its month's page, in parts of bounded size that fill up from the oldest, so that
-a full part never changes again.
+A runbook's folder that has not changed is not listed, a run that is known is not read, the trend of a runbook without
+a new run is not drawn, and a page that a new run does not belong on is not written. What an update costs does so not
+grow with the archive, but for the names in the one folder that changed, which are listed. The first page holds the
+newest runs; every run is on its month's page, in parts of bounded size that fill up from the oldest, so that a full
+part never changes again.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,13 +19,12 @@ from statlib.kernel.refusals import Refusal, SettingsReason
 from statlib.runbook.archive import is_run_folder, run_at
 from statlib.runbook.site import ledger as ledgers
 from statlib.runbook.site.ledger import Ledger
-from statlib.runbook.site.pages import INDEX_NAME, index_page, look_digest, month_page, month_page_name, row
+from statlib.runbook.site.pages import INDEX_NAME, index_page, look_digest, month_page, month_page_name, row, trend_item
 from statlib.runbook.site.records import RunRecord, month_of, read_record
 from statlib.runbook.site.trends import RUNS_MAX, trend_of
 
-INDEX_RUNS_MAX = 300
-PART_RUNS_MAX = 500
-_SETTLED_NS = 2_000_000_000  # a folder changed so lately may change again within the same tick of its clock
+INDEX_RUNS_MAX = 200
+PART_RUNS_MAX = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Update:
 class _Changes:
     added: list[RunRecord] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    runbooks: set[str] = field(default_factory=set)
     months_cut: set[str] = field(default_factory=set)
 
 
@@ -62,7 +64,8 @@ def update_site(archive: Path, *, tombstones: frozenset[str] = frozenset(), anew
         if ledger.look() not in ("", look):
             ledger.render_again(row)
         written = _write_pages(archive, ledger, changes, everything=stale)
-        ledger.keep_look(look)
+        if stale:
+            ledger.keep_look(look)
         months = ledger.months()
     return Update(
         index=archive / INDEX_NAME,
@@ -78,32 +81,34 @@ def update_site(archive: Path, *, tombstones: frozenset[str] = frozenset(), anew
 
 def _changes(archive: Path, ledger: Ledger) -> _Changes:
     changes, found = _Changes(), set()
+    now_ns = ledgers.touch(archive)
     with os.scandir(archive) as entries:
         runbooks = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
     for runbook in runbooks:
         folder = archive / runbook
-        changed_ns, now_ns = folder.stat().st_mtime_ns, time.time_ns()
+        changed_ns = folder.stat().st_mtime_ns
         found.add(runbook)
         if ledger.seen_ns(runbook) == changed_ns:
             continue
-        with os.scandir(folder) as entries:
-            present = {entry.name for entry in entries if is_run_folder(entry.name) and entry.is_dir()}
-        _compare(archive, runbook, present, ledger, changes)
-        if now_ns - changed_ns > _SETTLED_NS:
+        _compare(archive, runbook, frozenset(os.listdir(folder)), ledger, changes)  # noqa: PTH208 - the names alone
+        if changed_ns < now_ns:  # else it may change again under the same stamp
             ledger.see(runbook, changed_ns)
     for runbook in set(ledger.runbooks()) - found:
-        _compare(archive, runbook, set(), ledger, changes)
+        _compare(archive, runbook, frozenset(), ledger, changes)
     return changes
 
 
-def _compare(archive: Path, runbook: str, present: set[str], ledger: Ledger, changes: _Changes) -> None:
-    known = ledger.folders(runbook)
-    new = [read_record(run_at(archive / runbook / name)) for name in sorted(present - known)]
-    ledger.add(new, row)
-    changes.added += new
-    gone = sorted(known - present)
+def _compare(archive: Path, runbook: str, names: frozenset[str], ledger: Ledger, changes: _Changes) -> None:
+    known, folder = ledger.folders(runbook), archive / runbook
+    new = sorted(name for name in names - known if is_run_folder(name) and (folder / name).is_dir())
+    records = [read_record(run_at(folder / name)) for name in new]
+    ledger.add(records, row)
+    changes.added += records
+    gone = sorted(known - names)
     changes.months_cut |= ledger.drop(runbook, gone)
     changes.removed += [f"{runbook}/{name}" for name in gone]
+    if new or gone:
+        changes.runbooks.add(runbook)
 
 
 def _write_pages(archive: Path, ledger: Ledger, changes: _Changes, *, everything: bool) -> int:
@@ -118,22 +123,34 @@ def _write_pages(archive: Path, ledger: Ledger, changes: _Changes, *, everything
         for record in changes.added:
             month, part = month_of(record.started), ledger.count_before(record) // PART_RUNS_MAX + 1
             first_parts[month] = min(part, first_parts.get(month, part))
-    counts = {month.name: month.runs for month in months}
+    links = {month.name: range(1, _parts(month.runs) + 1) for month in months}
     written = 0
     for month, first in first_parts.items():
-        for part in range(first, _parts(counts.get(month, 0)) + 1):
+        for part in links.get(month, range(0))[first - 1 :]:
             page = month_page(month, part, ledger.part_of_month(month, part, PART_RUNS_MAX))
             _replace(archive / month_page_name(month, part), page)
             written += 1
-    trends = [trend_of(runs) for runbook in ledger.runbooks() if (runs := ledger.of_runbook(runbook, RUNS_MAX))]
+    for runbook in changes.runbooks.union(ledger.runbooks() if everything else ()):
+        if runs := ledger.of_runbook(runbook, RUNS_MAX):
+            ledger.keep_trend(runbook, trend_item(trend_of(runs)))
+        else:
+            ledger.drop_trend(runbook)
     shown = ledger.newest(INDEX_RUNS_MAX)
-    links = {month.name: range(1, _parts(month.runs) + 1) for month in months}
-    _replace(archive / INDEX_NAME, index_page(shown, months, links, trends, ledger.last_failures(2)))
+    _replace(archive / INDEX_NAME, index_page(shown, months, links, ledger.trends(), ledger.last_failures(2)))
+    if everything or changes.months_cut:
+        _remove_left_over(archive, {month_page_name(month, part) for month, parts in links.items() for part in parts})
     return written + 1
 
 
+def _remove_left_over(archive: Path, linked: Collection[str]) -> None:
+    """Months and parts that have no run any more, once the first page does not lead there."""
+    for path in archive.glob(month_page_name("*", 1)):
+        if path.name not in linked:
+            path.unlink(missing_ok=True)
+
+
 def _parts(runs: int) -> int:
-    return max(1, -(-runs // PART_RUNS_MAX))
+    return -(-runs // PART_RUNS_MAX)
 
 
 def _replace(path: Path, content: str) -> None:

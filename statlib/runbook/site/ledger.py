@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,21 +16,31 @@ from pathlib import Path
 from statlib.runbook.site.records import Outcome, RunRecord, month_of
 
 LEDGER_NAME = ".site-ledger.sqlite"
-LAYOUT = 1  # raise it when records change: a ledger of another layout is made anew
-_NOT_FAILED = (Outcome.PASSED, Outcome.REHEARSAL, Outcome.DRY)
+LAYOUT = 2  # raise it when records change: a ledger of another layout is made anew
+_BETWEEN_NAMES = "/"  # what no folder's name holds
 
 _LINE = "SELECT runbook, month, outcome, line FROM run"
-_SCHEMA = """
-CREATE TABLE run (
-    runbook TEXT NOT NULL, folder TEXT NOT NULL, started TEXT NOT NULL, month TEXT NOT NULL, outcome TEXT NOT NULL,
-    record TEXT NOT NULL, line TEXT NOT NULL, PRIMARY KEY (runbook, folder)) WITHOUT ROWID;
-CREATE INDEX run_by_start ON run (started, runbook, folder);
-CREATE INDEX run_by_month ON run (month, started, runbook, folder);
-CREATE INDEX run_by_outcome ON run (month, outcome);
-CREATE INDEX run_by_runbook ON run (runbook, started, folder);
-CREATE TABLE seen (runbook TEXT PRIMARY KEY, changed_ns INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE rendered (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-"""
+_SCHEMA = (
+    # Rows lie in the order in which runs were found, which is nearly that of their starts: a page is read in one go.
+    """CREATE TABLE run (
+       runbook TEXT NOT NULL, folder TEXT NOT NULL, started TEXT NOT NULL, month TEXT NOT NULL, outcome TEXT NOT NULL,
+       line TEXT NOT NULL, record TEXT NOT NULL, UNIQUE (runbook, folder))""",
+    "CREATE INDEX run_by_start ON run (started, runbook, folder)",
+    "CREATE INDEX run_by_month ON run (month, started, runbook, folder)",
+    "CREATE INDEX run_by_runbook ON run (runbook, started, folder)",
+    "CREATE INDEX run_failed ON run (started) WHERE outcome IN ('failed', 'stopped')",
+    "CREATE TABLE month (name TEXT PRIMARY KEY, runs INTEGER NOT NULL, failed INTEGER NOT NULL) WITHOUT ROWID",
+    """CREATE TRIGGER run_added AFTER INSERT ON run BEGIN
+       INSERT INTO month VALUES (new.month, 1, new.outcome IN ('failed', 'stopped'))
+       ON CONFLICT (name) DO UPDATE SET runs = runs + 1, failed = failed + excluded.failed; END""",
+    """CREATE TRIGGER run_dropped AFTER DELETE ON run BEGIN
+       UPDATE month SET runs = runs - 1, failed = failed - (old.outcome IN ('failed', 'stopped'))
+       WHERE name = old.month;
+       DELETE FROM month WHERE name = old.month AND runs = 0; END""",
+    "CREATE TABLE trend (runbook TEXT PRIMARY KEY, item TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE seen (runbook TEXT PRIMARY KEY, changed_ns INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE rendered (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +63,29 @@ class Month:
 
 
 class Ledger:
-    """An open ledger; every method is one indexed query."""
+    """An open ledger; every method is one indexed query, whose cost is that of what it returns."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._rows = connection
 
     def folders(self, runbook: str) -> frozenset[str]:
-        return frozenset(row[0] for row in self._rows.execute("SELECT folder FROM run WHERE runbook = ?", (runbook,)))
+        query = "SELECT group_concat(folder, ?) FROM run WHERE runbook = ?"
+        (names,) = self._rows.execute(query, (_BETWEEN_NAMES, runbook)).fetchone()
+        return frozenset(names.split(_BETWEEN_NAMES)) if names else frozenset()
 
     def runbooks(self) -> tuple[str, ...]:
-        return tuple(row[0] for row in self._rows.execute("SELECT DISTINCT runbook FROM run ORDER BY runbook"))
+        """From each to the next, as there are few and each has many runs."""
+        query = """WITH RECURSIVE found (name) AS (
+                   SELECT min(runbook) FROM run
+                   UNION ALL SELECT (SELECT min(runbook) FROM run WHERE runbook > name) FROM found
+                   WHERE name IS NOT NULL)
+                   SELECT name FROM found WHERE name IS NOT NULL"""
+        return tuple(row[0] for row in self._rows.execute(query))
 
     def add(self, records: Iterable[RunRecord], render: Callable[[RunRecord], str]) -> None:
+        """Records of runs that are not known yet."""
         self._rows.executemany(
-            "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
                 (
                     record.runbook,
@@ -74,8 +93,8 @@ class Ledger:
                     record.started.isoformat(),
                     month_of(record.started),
                     record.outcome.value,
-                    record.model_dump_json(),
                     render(record),
+                    record.model_dump_json(),
                 )
                 for record in records
             ),
@@ -83,7 +102,13 @@ class Ledger:
 
     def render_again(self, render: Callable[[RunRecord], str]) -> None:
         """Every row anew, because rows look otherwise now."""
-        self.add(self._records("SELECT record FROM run"), render)
+        self._rows.executemany(
+            "UPDATE run SET line = ? WHERE (runbook, folder) = (?, ?)",
+            (
+                (render(record), record.runbook, record.folder)
+                for record in self._records("SELECT record FROM run ORDER BY started")
+            ),
+        )
 
     def drop(self, runbook: str, folders: Iterable[str]) -> frozenset[str]:
         """Forget runs whose folders are gone; returns the months that had them."""
@@ -100,9 +125,8 @@ class Ledger:
         return self._lines(f"{_LINE} ORDER BY started DESC, runbook, folder LIMIT ?", count)
 
     def last_failures(self, count: int) -> tuple[RunRecord, ...]:
-        return self._records(
-            "SELECT record FROM run WHERE outcome IN ('failed', 'stopped') ORDER BY started DESC LIMIT ?", count
-        )
+        query = "SELECT record FROM run WHERE outcome IN ('failed', 'stopped') ORDER BY started DESC LIMIT ?"
+        return self._records(query, count)
 
     def of_runbook(self, runbook: str, count: int) -> tuple[RunRecord, ...]:
         """The newest, oldest of them first."""
@@ -116,9 +140,17 @@ class Ledger:
 
     def months(self) -> tuple[Month, ...]:
         """Newest first."""
-        query = """SELECT month, count(*), sum(outcome IN ('failed', 'stopped')) FROM run
-                   GROUP BY month ORDER BY month DESC"""
-        return tuple(Month(*row) for row in self._rows.execute(query))
+        return tuple(Month(*row) for row in self._rows.execute("SELECT * FROM month ORDER BY name DESC"))
+
+    def keep_trend(self, runbook: str, item: str) -> None:
+        self._rows.execute("INSERT OR REPLACE INTO trend VALUES (?, ?)", (runbook, item))
+
+    def drop_trend(self, runbook: str) -> None:
+        self._rows.execute("DELETE FROM trend WHERE runbook = ?", (runbook,))
+
+    def trends(self) -> tuple[str, ...]:
+        """As they were rendered, by runbook."""
+        return tuple(row[0] for row in self._rows.execute("SELECT item FROM trend ORDER BY runbook"))
 
     def count_before(self, record: RunRecord) -> int:
         """How many runs of the same month come before it."""
@@ -148,6 +180,14 @@ class Ledger:
 
     def _records(self, query: str, *values: str | int) -> tuple[RunRecord, ...]:
         return tuple(RunRecord.model_validate_json(row[0]) for row in self._rows.execute(query, values))
+
+
+def touch(archive: Path) -> int:
+    """Now, in ns, as the archive's own file system stamps it: whatever changes there later has this stamp or a later
+    one, however coarse its clock and whatever ours says."""
+    path = archive / LEDGER_NAME
+    path.touch()
+    return path.stat().st_mtime_ns
 
 
 @contextmanager
@@ -180,11 +220,7 @@ def _begun(connection: sqlite3.Connection) -> sqlite3.Connection:
     if layout != LAYOUT:
         for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
             connection.execute(f"DROP TABLE {name}")
-        for statement in _statements():
+        for statement in _SCHEMA:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {LAYOUT}")
     return connection
-
-
-def _statements() -> Sequence[str]:
-    return [statement for statement in _SCHEMA.split(";") if statement.strip()]

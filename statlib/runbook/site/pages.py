@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -129,10 +130,11 @@ def index_page(
     lines: Sequence[Line],
     months: Sequence[Month],
     parts: Mapping[str, range],
-    trends: Sequence[Trend],
+    trends: Sequence[str],
     failures: Sequence[RunRecord],
 ) -> str:
-    """The first page: ``lines`` newest first, of an archive that has ``months``, each on pages ``parts``."""
+    """The first page: ``lines`` newest first, of an archive that has ``months``, each on pages ``parts``; ``trends``
+    are items as ``trend_item`` gives them."""
     total, failed = sum(month.runs for month in months), sum(month.failed for month in months)
     links = tuple(
         MonthLink(
@@ -147,7 +149,7 @@ def index_page(
         lines,
         title=f"{q.plural(total, 'run')}, {q.number(failed)} failed" if total else "No run yet",
         failures=[(Row(run), _day(run)) for run in failures],
-        trends=[(trend, _own(trend.svg()), Row(trend.last)) for trend in trends],
+        trends=_own("\n".join(trends)),
         months=links,
         total=total,
         counts={month.name: month for month in months},
@@ -186,7 +188,12 @@ def look_digest() -> str:
 
 def row(record: RunRecord) -> str:
     """The run's row, the same on every page."""
-    return str(_row_macro()(Row(record)))
+    return str(_rows_module().line(Row(record)))
+
+
+def trend_item(trend: Trend) -> str:
+    """A runbook's trend, for the list on the first page."""
+    return str(_rows_module().trend(trend, _own(trend.svg()), Row(trend.last)))
 
 
 def _render(
@@ -196,7 +203,7 @@ def _render(
     total: int,
     home: str = "",
     failures: Sequence[tuple[Row, str]] = (),
-    trends: Sequence[tuple[Trend, Markup, Row]] = (),
+    trends: Markup | None = None,
     months: Sequence[MonthLink] = (),
     counts: Mapping[str, Month] | None = None,
 ) -> str:
@@ -289,6 +296,5 @@ def _template() -> Template:
 
 
 @cache
-def _row_macro() -> Callable[[Row], Markup]:
-    macro: Callable[[Row], Markup] = _environment().get_template("row.html.j2").module.line  # type: ignore[attr-defined]
-    return macro
+def _rows_module() -> Any:
+    return _environment().get_template("row.html.j2").module

@@ -6,9 +6,11 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -23,7 +25,7 @@ from statlib.runbook.listing import list_runs
 from statlib.runbook.site import build
 from statlib.runbook.site.build import update_site
 from statlib.runbook.site.ledger import LEDGER_NAME
-from statlib.runbook.site.pages import index_page, row
+from statlib.runbook.site.pages import index_page, row, trend_item
 from statlib.runbook.site.records import OUTCOMES, Measure, Outcome, RunRecord, read_record
 from statlib.runbook.site.trends import RUNS_MAX, trend_of
 from tests.unit.evidence.soak_run import Story, leave_bundle
@@ -120,23 +122,40 @@ def test_a_folder_that_did_not_change_is_not_even_listed(archive: Path, monkeypa
         os.utime(folder, (long_ago, long_ago))
     update_site(archive)
     another = leave_another(archive)
-    listed: list[os.PathLike[str]] = []
-    monkeypatch.setattr(os, "scandir", _recording(listed))
+    listed: list[str] = []
+    monkeypatch.setattr(os, "scandir", _recording(os.scandir, listed))
+    monkeypatch.setattr(os, "listdir", _recording(os.listdir, listed))
     update_site(archive)
-    assert [Path(folder).name for folder in listed] == [archive.name, another.runbook]
+    assert listed == [archive.name, another.runbook]
 
 
 def test_a_folder_that_changed_just_now_is_listed_again(archive: Path) -> None:
-    """Its time may not move for a run that is published within the same tick."""
+    """Its time may not move for a run that is published within the same tick: here the clock stands still."""
     update_site(archive)
-    another = leave_another(archive)
-    folder = archive / another.runbook
-    at = folder.stat().st_mtime_ns
-    assert update_site(archive).added == 1
-    later = leave_another(archive, minutes=2, number=2)
-    os.utime(folder, ns=(at, at))
-    assert update_site(archive).added == 1
-    assert later.name in (archive / "index.html").read_text()
+    at = time.time_ns() + 3_600_000_000_000
+    for number in range(2):
+        another = leave_another(archive, minutes=number, number=number)
+        os.utime(archive / another.runbook, ns=(at, at))
+        assert update_site(archive).added == 1
+        assert another.name in (archive / "index.html").read_text()
+
+
+def test_every_figure_on_the_pages_is_that_of_the_runs_which_are_left(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts and trends are kept from one update to the next; runs that go must take their share along."""
+    monkeypatch.setattr(build, "PART_RUNS_MAX", 7)
+    update_site(archive)
+    runs = sorted(archive.glob("*/*/manifest.json"))
+    for goes in (runs[1::3], runs[::3], [path for path in runs if path.parts[-3] == runs[2].parts[-3]]):
+        for path in goes:
+            shutil.rmtree(path.parent, ignore_errors=True)
+        update_site(archive)
+        kept = pages(archive)
+        for page in archive.glob("*.html"):
+            page.unlink()
+        update_site(archive, anew=True)
+        assert pages(archive) == kept
 
 
 def test_incremental_pages_are_those_that_a_new_start_would_write(archive: Path) -> None:
@@ -253,7 +272,7 @@ def test_no_text_of_a_run_becomes_markup() -> None:
         runbook=HOSTILE, folder=HOSTILE, deployment=HOSTILE, words=HOSTILE, detail=HOSTILE,
         measures=[Measure(label=HOSTILE, value=1, unit=HOSTILE)],
     )  # fmt: skip
-    for text in (row(hostile), index_page((), (), {}, [trend_of([hostile])], [hostile, hostile])):
+    for text in (row(hostile), index_page((), (), {}, [trend_item(trend_of([hostile]))], [hostile, hostile])):
         assert "<script>alert" not in text
         assert "<b onmouseover" not in text
 
@@ -304,12 +323,10 @@ def test_a_trend_begins_at_zero_and_stays_within_its_frame(values: list[float]) 
     assert len(values) < RUNS_MAX
 
 
-def _recording(listed: list[os.PathLike[str]]) -> object:
-    scandir = os.scandir
-
-    def recorded(path: os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
-        listed.append(path)
-        return scandir(path)
+def _recording(listing: Callable[[Any], Any], listed: list[str]) -> Callable[[Any], Any]:
+    def recorded(path: Any) -> Any:
+        listed.append(Path(path).name)
+        return listing(path)
 
     return recorded
 
