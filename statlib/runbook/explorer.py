@@ -266,10 +266,11 @@ def _found(host: Host, project: str) -> UUID:
     projects = host.mongo.collection(PROJECTS)
     if project:
         named = {"$or": [{"Name": project}, {"_id": _as_id(project)}]}
-        stored = projects.find_one(named, {"_id": 1})
-        if stored is None:
-            raise Refusal(OperateReason.ProjectNotFound, f"project {project}")
-        return UUID(str(stored["_id"]))
+        ids = [UUID(str(stored["_id"])) for stored in projects.find(named, {"_id": 1}).limit(2)]
+        if len(ids) != 1:
+            several = f"several projects are called {project}: give one's id, such as {ids[0]}" if ids else ""
+            raise Refusal(OperateReason.ProjectNotFound, several or f"project {project}")
+        return ids[0]
     largest: Pipeline = [
         {"$group": {"_id": "$ProjectId", "Studies": {"$sum": 1}}},
         {"$sort": {"Studies": -1, "_id": 1}},

@@ -8,6 +8,7 @@ table of both.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,14 +44,19 @@ def counted(folder: str) -> Counted:
 
 
 def by_name(values: Counted, project: Project) -> Counted:
-    """Counters with the names that raw files use in place of ids: questions are Q01, Q02 … in the project's order."""
+    """Counters with the names that raw files use in place of ids: questions are Q01, Q02 … in the project's order.
+
+    Who shares a name with somebody, or has none, keeps the id: two scopes never become one.
+    """
     names = {str(member.investigator_id): member.name for member in project.memberships}
     names |= {str(search.id): search.name for search in project.searches}
     names |= {str(stage.id): stage.name for stage in project.stages}
     names |= {str(question.id): f"Q{number:02}" for number, question in enumerate(project.questions, 1)}
+    bearers = Counter(names.values())
+    own = {id_: name for id_, name in names.items() if name and bearers[name] == 1}
 
     def spelt(text: str) -> str:
-        return _UUID.sub(lambda found: names.get(found[0]) or found[0], text)
+        return _UUID.sub(lambda found: own.get(found[0], found[0]), text)
 
     return {
         family: {spelt(scope): {spelt(key): count for key, count in found.items()} for scope, found in scopes.items()}

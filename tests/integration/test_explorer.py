@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import suppress
+from uuid import uuid4
 
 import pytest
 
 from statlib.kernel.refusals import Refusal
 from statlib.kernel.settings import Settings
 from statlib.review.annotation_writer import SessionAct
+from statlib.review.documents import PROJECTS
 from statlib.review.screening import Decision
 from statlib.runbook.explorer import Explorer
 from statlib.runbook.fragments import Figure, Fragment, Table
@@ -115,6 +117,16 @@ def test_a_project_is_found_by_name_by_id_or_by_its_size(worked_on: Review) -> N
     with pytest.raises(Refusal) as refused:
         Explorer.of("no such review", settings=worked_on.mongo.settings)
     assert refused.value.reason is OperateReason.ProjectNotFound
+
+
+def test_a_name_that_two_projects_bear_is_refused_and_an_id_of_theirs_is_not(worked_on: Review) -> None:
+    other = worked_on.stored_project() | {"_id": uuid4()}
+    worked_on.mongo.collection(PROJECTS).insert_one(other)
+    with pytest.raises(Refusal, match="several projects are called test"):
+        Explorer.of("test", settings=worked_on.mongo.settings)
+    found = Explorer.of(str(worked_on.project), settings=worked_on.mongo.settings)
+    assert found.project == worked_on.project
+    found.close()
 
 
 def test_a_review_without_anything_in_it_says_so_instead_of_drawing(emptied: Settings) -> None:

@@ -69,6 +69,14 @@ def test_ids_become_names_wherever_they_stand_and_unknown_ones_stay() -> None:
     assert by_name(values, project) == {"Members": {"member/Ann": {f"Ann/{GONE}": 1}}}
 
 
+def test_people_of_one_name_and_of_none_are_told_apart_by_their_ids() -> None:
+    people = {UUID(int=n): name for n, name in enumerate(("Ann", "Ann", "", "Ben"), 1)}
+    members = tuple(Membership(investigator_id=id_, name=name, joined_at_utc=JOINED) for id_, name in people.items())
+    project = Project(id=UUID(int=9), name="a review", memberships=members)
+    found = by_name({"Members": {f"member/{id_}": {} for id_ in people}}, project)
+    assert set(found["Members"]) == {*(f"member/{id_}" for id_ in list(people)[:3]), "member/Ben"}
+
+
 def test_no_folder_counts_nothing_and_a_missing_file_is_named(tmp_path: Path) -> None:
     assert counted("") == {}
     with pytest.raises(Refusal, match=r"does not hold .*sessions\.csv") as refused:
