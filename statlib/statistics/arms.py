@@ -2,6 +2,7 @@
 
 source only     the project is not under statistics here: one guarded write, no evidence kept
 transactional   the source and everything that statistics keep of it commit together
+fold            one guarded write, which leaves in the source itself what statistics have yet to make of it
 """
 
 from __future__ import annotations
@@ -9,23 +10,29 @@ from __future__ import annotations
 from enum import StrEnum
 
 from statlib.kernel.refusals import Refusal
-from statlib.statistics.documents import GlobalControl, Mode, ProjectControl
+from statlib.statistics.documents import FoldMode, GlobalControl, Mode, ProjectControl
+from statlib.statistics.pending import accepts
 from statlib.statistics.reasons import SaveReason
 
 
 class Arm(StrEnum):
     SOURCE_ONLY = "source-only"
     TRANSACTIONAL = "transactional"
+    FOLD = "fold"
 
 
-def choose(*, included: bool, control: ProjectControl | None) -> Arm:
-    """The arm of an attempt. ``included``: this host's settings put the project under statistics.
+def choose(*, included: bool, control: ProjectControl | None, fold: bool = False) -> Arm:
+    """The arm of an attempt. ``included``: this host's settings put the project under statistics; ``fold``: they let
+    it leave pending entries, and its domain has such.
 
     Refuses GateSkew where this host would write past statistics that the stored mode says are kept.
-    A closed gate keeps the transactional arm: it moves no row, and still leaves receipts and advances clocks.
+    A closed gate changes no arm: rows do not move behind it, and every save leaves its evidence all the same.
     """
     if included:
-        return Arm.TRANSACTIONAL if control is not None else Arm.SOURCE_ONLY
+        if control is None:
+            return Arm.SOURCE_ONLY
+        folds = fold and control.fold_mode is FoldMode.ENABLED and accepts(control.fold_protocol_version)
+        return Arm.FOLD if folds else Arm.TRANSACTIONAL
     if control is not None and control.mode is Mode.ENABLED:
         raise Refusal(SaveReason.GateSkew, f"project {control.id}", state={"mode": control.mode.value})
     return Arm.SOURCE_ONLY

@@ -40,12 +40,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt of one submission: the source as it was loaded, and what is to become of it."""
+    """One attempt of one submission: the source as it was loaded, and what is to become of it. ``rebased``: others have
+    written it since it was opened, and the attempt may stand on that only under the opening that was met."""
 
     envelope: Envelope
     change: SourceChange
     source: Document
     digest: str
+    rebased: bool
 
     @property
     def before_revision(self) -> int:
@@ -60,7 +62,7 @@ def commit(
     state = read_state(host.mongo, catalogue, session, envelope.project, tuple(catalogue.families))
     if state is None:
         raise Overtaken
-    if attempt.before_revision != envelope.expected and state.opening != envelope.opening:
+    if attempt.rebased and state.opening != envelope.opening:
         raise Overtaken  # this rebase was decided under an opening that has ended since
 
     unit = Unit(host.mongo, session, state)
@@ -72,7 +74,7 @@ def commit(
     _write_source(unit, catalogue, attempt, write.fields)
     progress.cause = Cause.STATISTICS
     leave_receipts(unit, _receipts(attempt, operations, state.now))
-    return Committed(revision_after=attempt.before_revision + 1, further=write.further)
+    return Committed(revision_after=attempt.before_revision + 1, further=write.further, leaves_receipt=True)
 
 
 def _write_source(unit: Unit, catalogue: AnyCatalogue, attempt: Attempt, fields: Mapping[str, Any]) -> None:

@@ -33,7 +33,9 @@ class Envelope:
     """Identity of one submission. ``part``: which part of the document it is about, where there are several;
     ``siblings``: the actor's other streams on that part, whose later operations supersede this one as its own's do.
 
-    ``loaded`` is what opening read, and is not sent: a redelivery loads anew.
+    ``fold_sequence`` is the document's count of folds when it was opened, by which a later version is known for the
+    work of folds alone; None where nobody noted it. ``loaded`` is what opening read, and is not sent: a redelivery
+    loads anew.
     """
 
     namespace: str
@@ -47,6 +49,7 @@ class Envelope:
     created_at: datetime
     part: UUID | None = None
     siblings: tuple[str, ...] = ()
+    fold_sequence: int | None = None
     loaded: Loaded | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -71,6 +74,7 @@ class Envelope:
             "createdAt": self.created_at.isoformat(),
             "part": str(self.part) if self.part else None,
             "siblings": list(self.siblings),
+            "foldSequence": self.fold_sequence,
         }
 
     @classmethod
@@ -88,6 +92,7 @@ class Envelope:
             created_at=datetime.fromisoformat(wire["createdAt"]),
             part=UUID(wire["part"]) if wire.get("part") else None,
             siblings=tuple(wire.get("siblings", ())),
+            fold_sequence=wire.get("foldSequence"),
         )
 
     def as_redelivered(self) -> Envelope:

@@ -13,10 +13,12 @@ from statlib.statistics.envelopes import Envelope
 
 
 class Cause(StrEnum):
-    """Why an attempt did not save. ``SOURCE`` conflicts exist without statistics; ``STATISTICS`` ones do not."""
+    """Why an attempt did not save. ``SOURCE`` conflicts exist without statistics; ``STATISTICS`` and ``FOLD`` ones do
+    not, and ``FOLD`` ones are not charged to the save."""
 
     SOURCE = "SourceConflict"
     STATISTICS = "StatisticsConflict"
+    FOLD = "FoldConflict"
     LATE = "PreWriteDeadline"
     UNKNOWN = "UnknownResult"
 
@@ -58,8 +60,10 @@ class SourceChange(Protocol):
 @dataclass(frozen=True, slots=True)
 class Saved:
     """A committed save: the document is, or was, at ``revision_after`` by it. ``duplicate``: an earlier delivery had
-    committed it. ``leaves_receipt``: its receipt can be counted, and one for each of ``further``, the operations that
-    the same write did in other namespaces; None where the save was found committed, which does not tell them."""
+    committed it. ``leaves_receipt``: its receipt can be counted, in the fold arm once it is folded, and one for each of
+    ``further``, the operations that the same write did in other namespaces; None where the save was found committed,
+    which does not tell them. A save that overflowed its document's pending set, or that changed nothing counted in the
+    fold arm, leaves none."""
 
     operation_id: str
     namespace: str
@@ -73,7 +77,8 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What one attempt committed."""
+    """What one attempt committed. ``leaves_receipt``: as of a save."""
 
     revision_after: int
     further: tuple[FurtherOperation, ...] = ()
+    leaves_receipt: bool = False

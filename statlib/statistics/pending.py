@@ -17,8 +17,9 @@ from enum import StrEnum
 from typing import Any
 
 import bson
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
+from statlib.kernel.digests import digest
 from statlib.mongo.documents import Stored, UtcTime
 from statlib.statistics.bounds import (
     OVERFLOW_RECORDED_MAX,
@@ -105,6 +106,12 @@ class Entry(Stored):
     transitions: list[Transition] = Field(default_factory=list)
     invalidations: list[Intent] = Field(default_factory=list)
     trigger_reason: str = ""
+
+    @field_validator("submission_digest")
+    @classmethod
+    def _of_a_claim(cls, submitted: str, info: ValidationInfo) -> str:
+        """A claim submits nothing but itself, and is stored by the server, which makes no digests: that of its id."""
+        return submitted or digest(info.data.get("operation_id", ""))
 
     @property
     def key(self) -> tuple[str, str]:

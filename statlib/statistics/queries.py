@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,6 +11,7 @@ from uuid import UUID
 from statlib.statistics.catalogue import AnyCatalogue, Pipeline
 from statlib.statistics.documents import (
     CONTROL,
+    FOLD_QUARANTINE,
     GLOBAL_CONTROL,
     GLOBAL_ID,
     GUARD,
@@ -36,12 +38,16 @@ def fold_lease_id(project: UUID) -> dict[str, Any]:
     return {"ProjectId": project, "Scope": "fold"}
 
 
-def retirement_id(envelope: Envelope) -> dict[str, Any]:
-    return {
-        "ProjectId": envelope.project,
-        "SourceAggregateId": envelope.aggregate,
-        "OperationNamespace": envelope.namespace,
-    }
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Streams of operations in one namespace, by name."""
+
+    namespace: str
+    names: tuple[str, ...]
+
+
+def retirement_id(project: UUID, aggregate: UUID, namespace: str) -> dict[str, Any]:
+    return {"ProjectId": project, "SourceAggregateId": aggregate, "OperationNamespace": namespace}
 
 
 def one(collection: str, document_id: Any, as_: str) -> dict[str, Any]:
@@ -60,21 +66,43 @@ def load_source(catalogue: AnyCatalogue, project: UUID, aggregate: UUID, now: An
     ]
 
 
-def with_receipts(envelope: Envelope) -> Pipeline:
-    """Stages that add the receipts of the envelope's stream and its siblings, and what was retired of them."""
-    of_stream = [
+def with_trail(project: UUID, aggregate: UUID, streams: Streams) -> Pipeline:
+    """Stages that add what is kept of these streams outside the document, and what was retired of them."""
+    of_streams = [
         {
-            "ProjectId": envelope.project,
-            "OperationNamespace": envelope.namespace,
-            "OperationId": {"$gte": f"{stream}:", "$lt": f"{stream};"},  # ';' follows ':'
+            "ProjectId": project,
+            "OperationNamespace": streams.namespace,
+            "OperationId": {"$gte": f"{name}:", "$lt": f"{name};"},  # ';' follows ':'
         }
-        for stream in (envelope.stream, *envelope.siblings)
+        for name in streams.names
     ]
-    receipts = {"$match": of_stream[0] if len(of_stream) == 1 else {"$or": of_stream}}
+    return _kept(project, aggregate, of_streams, (streams.namespace,))
+
+
+def trail_of_operations(project: UUID, aggregate: UUID, keys: Sequence[tuple[str, str]]) -> Pipeline:
+    """On the source collection: the same of operations by (namespace, id)."""
+    named = [{"ProjectId": project, "OperationNamespace": space, "OperationId": id_} for space, id_ in keys]
+    namespaces = tuple(dict.fromkeys(space for space, _ in keys))
+    return [{"$match": {"_id": aggregate}}, {"$project": {"_id": 1}}, *_kept(project, aggregate, named, namespaces)]
+
+
+def _kept(project: UUID, aggregate: UUID, operations: list[dict[str, Any]], namespaces: Sequence[str]) -> Pipeline:
+    """In quarantine also what has no name: that of this document may be any operation of it."""
+    nameless = {"ProjectId": project, "OperationNamespace": "", "OperationId": "", "StudyId": aggregate}
+    retired = {"$in": [retirement_id(project, aggregate, namespace) for namespace in namespaces]}
     return [
-        {"$lookup": {"from": RECEIPT, "pipeline": [receipts], "as": "Receipts"}},
-        one(RECEIPT_RETIREMENT, retirement_id(envelope), "Retirement"),
+        _joined(RECEIPT, _any(operations), "Receipts"),
+        _joined(FOLD_QUARANTINE, _any([*operations, nameless]), "Quarantine"),
+        _joined(RECEIPT_RETIREMENT, {"_id": retired}, "Retirement"),
     ]
+
+
+def _joined(collection: str, match: dict[str, Any], as_: str) -> dict[str, Any]:
+    return {"$lookup": {"from": collection, "pipeline": [{"$match": match}], "as": as_}}
+
+
+def _any(branches: list[dict[str, Any]]) -> dict[str, Any]:
+    return branches[0] if len(branches) == 1 else {"$or": branches}
 
 
 def project_state(catalogue: AnyCatalogue, project: UUID, families: Iterable[str], now: Any) -> Pipeline:

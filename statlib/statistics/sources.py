@@ -12,50 +12,38 @@ from statlib.kernel.refusals import Refusal
 from statlib.mongo.connection import Mongo
 from statlib.statistics import queries
 from statlib.statistics.catalogue import AnyCatalogue, Document
-from statlib.statistics.documents import GlobalControl, ProjectControl, Receipt
+from statlib.statistics.documents import GlobalControl, ProjectControl, Quarantined, Receipt
 from statlib.statistics.envelopes import Envelope, Opening
-from statlib.statistics.idempotency import Evidence
+from statlib.statistics.pending import FOLD_SEQUENCE, PendingSet, pending_of
 from statlib.statistics.reasons import OperateReason, SaveReason
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiptTrail:
-    """Receipts of a stream and its siblings, and the revision up to which such were retired (-1: none were)."""
-
-    receipts: tuple[Receipt, ...]
-    retired_through: int
-
-    def receipt_of(self, envelope: Envelope) -> Receipt | None:
-        return next((r for r in self.receipts if r.operation_id == envelope.operation_id), None)
-
-    def evidence(self, envelope: Envelope, submission_digest: str) -> Evidence:
-        own = self.receipt_of(envelope)
-        if own is not None:
-            return Evidence.SAME if own.source_digest == submission_digest else Evidence.OTHER
-        if envelope.expected <= self.retired_through:
-            return Evidence.RETIRED
-        # At the same revision only a sibling can be: of two doings opened side by side, the one that was saved stands.
-        if any(r.expected_source_revision >= envelope.expected for r in self.receipts):
-            return Evidence.SUPERSEDED
-        return Evidence.NONE
+from statlib.statistics.trail import Key, Trail, trail_of
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """One moment of a source document and of what governs it. ``read_at`` is monotonic seconds, for the deadline;
-    ``now`` the server's time. ``trail`` is None where receipts were not looked up."""
+    ``now`` the server's time. ``trail`` is None where it was not looked up."""
 
     source: Document
     fleet: GlobalControl
     control: ProjectControl | None
     context: Document
-    trail: ReceiptTrail | None
+    trail: Trail | None
     now: datetime
     read_at: float
 
     @property
     def version(self) -> int:
         return int(self.source["Audit"]["Version"])
+
+    @property
+    def fold_sequence(self) -> int:
+        """How often the document was folded."""
+        return int(self.source.get(FOLD_SEQUENCE, 0))
+
+    @property
+    def pending(self) -> PendingSet:
+        return pending_of(self.source)
 
     @property
     def opening(self) -> Opening:
@@ -68,8 +56,25 @@ def load(mongo: Mongo, catalogue: AnyCatalogue, project: UUID, aggregate: UUID) 
 
 
 def load_again(mongo: Mongo, catalogue: AnyCatalogue, envelope: Envelope) -> Loaded:
-    """``load``, with the receipts of the envelope's streams: for retries and redeliveries."""
-    return _load(mongo, catalogue, envelope.project, envelope.aggregate, queries.with_receipts(envelope))
+    """``load``, with the trail of the envelope's streams: for retries and redeliveries."""
+    streams = queries.Streams(envelope.namespace, (envelope.stream, *envelope.siblings))
+    return load_with_trail(mongo, catalogue, envelope.project, envelope.aggregate, streams)
+
+
+def load_with_trail(
+    mongo: Mongo, catalogue: AnyCatalogue, project: UUID, aggregate: UUID, streams: queries.Streams
+) -> Loaded:
+    """``load``, with the trail of these streams. The document is read first: what leaves it meanwhile is met after."""
+    return _load(mongo, catalogue, project, aggregate, queries.with_trail(project, aggregate, streams))
+
+
+def further_trail(
+    mongo: Mongo, catalogue: AnyCatalogue, envelope: Envelope, pending: PendingSet, keys: Sequence[Key]
+) -> Trail:
+    """The trail of operations that only the write names, beyond those of its envelope. ``pending`` was read before."""
+    pipeline = queries.trail_of_operations(envelope.project, envelope.aggregate, keys)
+    found = list(mongo.collection(catalogue.source_collection).aggregate(pipeline))
+    return _trail(found[0], pending) if found else trail_of(pending)
 
 
 def _load(
@@ -83,12 +88,13 @@ def _load(
     document = found[0]
     if not document["Context"]:
         raise Refusal(OperateReason.ProjectNotFound, f"project {project}")
+    source = document["Source"]
     return Loaded(
-        source=document["Source"],
+        source=source,
         fleet=fleet_of(document),
         control=ProjectControl.from_bson(document["Control"][0]) if document["Control"] else None,
         context=document["Context"][0],
-        trail=_trail(document) if further else None,
+        trail=_trail(document, pending_of(source)) if further else None,
         now=document["Now"],
         read_at=read_at,
     )
@@ -99,9 +105,10 @@ def fleet_of(document: Mapping[str, Any]) -> GlobalControl:
     return GlobalControl.from_bson(document["Fleet"][0]) if document["Fleet"] else GlobalControl()
 
 
-def _trail(document: Mapping[str, Any]) -> ReceiptTrail:
-    retired = document["Retirement"]
-    return ReceiptTrail(
-        receipts=tuple(Receipt.from_bson(receipt) for receipt in document["Receipts"]),
-        retired_through=int(retired[0]["RetiredThroughSourceRevision"]) if retired else -1,
+def _trail(document: Mapping[str, Any], pending: PendingSet) -> Trail:
+    return trail_of(
+        pending,
+        [Receipt.from_bson(receipt) for receipt in document["Receipts"]],
+        [Quarantined.from_bson(one) for one in document["Quarantine"]],
+        document["Retirement"],
     )

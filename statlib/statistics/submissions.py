@@ -43,6 +43,7 @@ def open_envelope(host: Host, catalogue: AnyCatalogue, stream: Stream) -> Envelo
         expected=loaded.version,
         opening=loaded.opening,
         created_at=loaded.now,
+        fold_sequence=loaded.fold_sequence,
         loaded=loaded,
     )
 

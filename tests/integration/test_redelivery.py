@@ -32,7 +32,7 @@ from statlib.statistics.idempotency import Evidence
 from statlib.statistics.outcomes import Cause, Saved
 from statlib.statistics.reader import Source
 from statlib.statistics.reasons import SaveReason
-from statlib.statistics.sources import ReceiptTrail
+from statlib.statistics.trail import Trail
 from tests.interruptions import Interrupter, When, host_with
 from tests.reviews import FAMILY, Review, host_of, review
 
@@ -278,7 +278,7 @@ def test_a_receipt_that_a_look_missed_still_ends_a_second_commit(
     with review(settings, studies=1) as opened:
         envelope = opened.writer.open(opened.studies[0], ANNA)
         opened.writer.save(envelope, DELIVERED)
-        monkeypatch.setattr(ReceiptTrail, "evidence", lambda *_: Evidence.NONE)
+        monkeypatch.setattr(Trail, "evidence", lambda *_: Evidence.NONE)
         got, _ = answer_of(opened.writer, envelope.as_redelivered(), DELIVERED)
         assert got == SaveReason.AttemptsExhausted.name
         assert opened.study(opened.studies[0])["Audit"]["Version"] == 1

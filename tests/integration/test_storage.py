@@ -189,11 +189,13 @@ HOT: dict[str, tuple[str, Callable[[Library], list[dict[str, Any]]]]] = {
         BOOKS,
         lambda s: queries.load_source(LIBRARY, s.project, s.books[0], s.mongo.clock.mongo_now()),
     ),
-    "a source document with its receipts": (
+    "a source document with its trail": (
         BOOKS,
         lambda s: [
             *queries.load_source(LIBRARY, s.project, s.books[0], s.mongo.clock.mongo_now()),
-            *queries.with_receipts(envelope_of(s)),
+            *queries.with_trail(
+                s.project, s.books[0], queries.Streams(envelope_of(s).namespace, (envelope_of(s).stream,))
+            ),
         ],
     ),
     "a row by compare-and-set": (

@@ -9,7 +9,8 @@ import pytest
 
 from statlib.kernel.refusals import Refusal
 from statlib.statistics.arms import Arm, choose, gate_open
-from statlib.statistics.documents import GlobalControl, Mode, ProjectControl
+from statlib.statistics.documents import FoldMode, GlobalControl, Mode, ProjectControl
+from statlib.statistics.pending import FOLD_PROTOCOL
 from statlib.statistics.reasons import SaveReason
 
 PROJECT = UUID(int=1)
@@ -31,6 +32,19 @@ def control(mode: Mode) -> ProjectControl:
 )
 def test_the_arm_follows_the_settings_and_the_control(included: bool, mode: Mode | None, arm: Arm) -> None:
     assert choose(included=included, control=control(mode) if mode else None) is arm
+
+
+@pytest.mark.req("SAVE-13", "SAVE-15", "SAVE-16")
+@pytest.mark.parametrize(
+    ("flag", "fold_mode", "protocol", "gate"),
+    list(product((True, False), FoldMode, (FOLD_PROTOCOL, FOLD_PROTOCOL + 1), Mode)),
+)
+def test_a_save_folds_where_flag_mode_and_protocol_agree_whatever_the_gate(
+    flag: bool, fold_mode: FoldMode, protocol: int, gate: Mode
+) -> None:
+    stored = ProjectControl(id=PROJECT, mode=gate, fold_mode=fold_mode, fold_protocol_version=protocol)
+    folds = flag and fold_mode is FoldMode.ENABLED and protocol == FOLD_PROTOCOL
+    assert choose(included=True, control=stored, fold=flag) is (Arm.FOLD if folds else Arm.TRANSACTIONAL)
 
 
 def test_a_host_that_excludes_a_project_under_statistics_refuses_to_save_there() -> None:
