@@ -39,6 +39,10 @@ class FoldCalls:
         asked = fold_wire.FoldRequest()
         return self._send("POST", "/fold/pending-index", asked, fold_wire.IndexStanding, request_id, long=True)
 
+    def fold(self, project: UUID) -> fold_wire.FoldStanding:
+        """How the project's fold stands."""
+        return self._get(f"/{project}/fold", fold_wire.FoldStanding)
+
     def enable_fold(self, project: UUID, *, request_id: str | None = None) -> fold_wire.FoldControl:
         return self._turn_fold(project, "enable", request_id)
 

@@ -8,13 +8,14 @@ from uuid import UUID
 
 from statlib.admin.actions import in_one_transaction, in_several_transactions
 from statlib.admin.asking import Asked, RequestId, TheRequest, plain
-from statlib.admin.fold_wire import FoldControl, FoldRequest, IndexStanding
+from statlib.admin.fold_wire import FoldControl, FoldRequest, FoldStanding, IndexStanding
 from statlib.admin.routes import ADMINISTRATORS, PREFIX, READERS
 from statlib.admin.rules import Rules
 from statlib.passes.audit import Action
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.documents import ProjectControl
 from statlib.statistics.fold_modes import disable_fold, enable_fold, reset_fold
+from statlib.statistics.fold_status import fold_status
 from statlib.statistics.hosts import Host
 from statlib.statistics.pending_index import PendingIndex, build_pending_index, index_state
 from statlib.statistics.reasons import OperateReason, ServeReason
@@ -51,6 +52,18 @@ def post_pending_index(asked: FoldRequest, at: TheRequest, request_id: RequestId
 def get_pending_index(at: TheRequest) -> IndexStanding:
     """Whether the index of pending entries is there."""
     return IndexStanding.of(PendingIndex(index_state(at.mongo, at.catalogue)))
+
+
+@rules.route(
+    "GET",
+    f"{PREFIX}/{{project}}/fold",
+    needs=READERS,
+    answers=FoldStanding,
+    refuses=(OperateReason.ControlMissing,),
+)
+def get_fold(project: UUID, at: TheRequest) -> FoldStanding:
+    """The project's fold mode, what is pending, the hosts and workers that fold, quarantine and ledger."""
+    return FoldStanding.of(fold_status(at.host, at.catalogue, project))
 
 
 @rules.route(

@@ -69,7 +69,12 @@ def put_fleet_mode(asked: wire.FleetModeRequest, at: TheRequest, request_id: Req
     f"{PREFIX}/{{project}}/narrow-gate",
     needs=ADMINISTRATORS,
     answers=wire.NarrowGate,
-    refuses=(OperateReason.ProjectNotFound, OperateReason.ControlMissing),
+    refuses=(
+        OperateReason.ProjectNotFound,
+        OperateReason.ControlMissing,
+        OperateReason.SettingsExclude,
+        ServeReason.VersionIncompatible,
+    ),
 )
 def post_narrow_gate(
     project: UUID, asked: wire.NarrowGateRequest, at: TheRequest, request_id: RequestId

@@ -36,8 +36,9 @@ from statlib.statistics.documents import (
     State,
     TrackingMode,
 )
+from statlib.statistics.pending import accepts
 from statlib.statistics.population import notify
-from statlib.statistics.reasons import OperateReason
+from statlib.statistics.reasons import OperateReason, ServeReason
 
 
 def set_fleet_mode(mongo: Mongo, catalogue: AnyCatalogue, mode: Mode, action: Action) -> GlobalControl:
@@ -93,7 +94,9 @@ def set_narrow_gate(
 ) -> ProjectControl:
     """Open or close one project; an opening records this release's versions, as the fleet's does.
 
-    Refuses ProjectNotFound; closing a project without a control: ControlMissing.
+    Refuses ProjectNotFound; closing a project without a control: ControlMissing. Of a project that folds or ever did,
+    an opening also refuses SettingsExclude, and VersionIncompatible unless the tripwire is what its fold mode asks
+    for: who opens it under other settings or past a foreign tripwire would put doubtful rows into service.
     """
     mode = Mode.ENABLED if enabled else Mode.DISABLED
 
@@ -108,6 +111,8 @@ def set_narrow_gate(
         if found is None:
             mongo.collection(CONTROL).insert_one(before.to_bson(), session=session)
         if before.mode is not mode:
+            if enabled:
+                _require_openable(mongo, before)
             _turn(mongo, catalogue, session, before, mode)
         after = ProjectControl.from_bson(required(stored(mongo, session, CONTROL, project)))
         generation, now = after.opening_count, transaction_time(mongo, session)
@@ -130,6 +135,23 @@ def create_under_statistics(mongo: Mongo, catalogue: AnyCatalogue, project: UUID
         mongo.collection(CONTROL).insert_one(control.to_bson(), session=session)
 
     transact(mongo, body)
+
+
+def _require_openable(mongo: Mongo, control: ProjectControl) -> None:
+    """Refuses SettingsExclude, VersionIncompatible."""
+    folding = control.fold_mode is not FoldMode.DISABLED
+    if not (folding or control.fold_ever_enabled):
+        return
+    settings = mongo.settings.statistics
+    if not (settings.writes and control.id in settings.allowlist):
+        raise Refusal(OperateReason.SettingsExclude, f"project {control.id}")
+    tripped = control.storage_version == STORAGE_VERSION + control.tripwire
+    if not tripped or (folding and not accepts(control.fold_protocol_version)):
+        raise Refusal(
+            ServeReason.VersionIncompatible,
+            f"project {control.id} has storage version {control.storage_version} in fold mode {control.fold_mode}",
+            remedy="statlib fold reset, then open the gate.",
+        )
 
 
 def _turn(mongo: Mongo, catalogue: AnyCatalogue, session: ClientSession, before: ProjectControl, mode: Mode) -> None:

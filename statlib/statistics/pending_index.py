@@ -11,14 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 from pymongo import ASCENDING
 from pymongo.errors import OperationFailure
 
 from statlib.kernel.refusals import Refusal
 from statlib.mongo.connection import Mongo
-from statlib.statistics.catalogue import AnyCatalogue
-from statlib.statistics.pending import OLDEST
+from statlib.statistics.catalogue import AnyCatalogue, Pipeline
+from statlib.statistics.pending import OLDEST, PENDING
 from statlib.statistics.reasons import OperateReason
 
 PENDING_INDEX = "IX_Study_PendingStatistics"
@@ -90,3 +91,22 @@ def build_pending_index(mongo: Mongo, catalogue: AnyCatalogue) -> PendingIndex:
 
 def _is_ours(spec: Mapping[str, Any]) -> bool:
     return list(spec["key"].items()) == list(KEYS.items()) and spec.get("partialFilterExpression") == PARTIAL
+
+
+def pending_totals(project: UUID) -> Pipeline:
+    """On the source collection, with the index as its hint: how much is pending in a project; nothing if nothing is.
+
+    An entry list that is none counts as empty: such a set is poison, and counted as a document."""
+    entries = f"${PENDING}.Entries"
+    return [
+        {"$match": {"ProjectId": project, OLDEST: {"$exists": True}}},
+        {
+            "$group": {
+                "_id": None,
+                "Studies": {"$sum": 1},
+                "Entries": {"$sum": {"$cond": [{"$isArray": entries}, {"$size": entries}, 0]}},
+                "Overflowed": {"$sum": {"$cond": [{"$eq": [{"$type": f"${PENDING}.Overflow"}, "object"]}, 1, 0]}},
+                "Oldest": {"$min": f"${OLDEST}"},
+            }
+        },
+    ]

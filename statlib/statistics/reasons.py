@@ -79,7 +79,7 @@ class OperateReason(Reason):
     )
     FoldFleetUnsupported = (
         _K.CONFLICT,
-        "Bring every live host to this release with statistics.fold on, and run `statlib worker fold`.",
+        "Have live hosts of both roles, all of this release with statistics.fold on, and run `statlib worker fold`.",
     )
     FoldCoverageIncomplete = (_K.CONFLICT, "Saves of this domain do not fold in this release.")
     FoldDisabling = (
