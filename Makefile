@@ -22,6 +22,7 @@ help: ## Show this.
 	@echo
 	@echo "  make soak DATA=folder replays a recorded review instead of the simulated one."
 	@echo "  make test ARGS='tests/unit -x' runs what pytest is told to, without coverage."
+	@echo "  make prove ARGS='500 tests/integration/backfills/test_histories.py' plays 500 of data backfills instead."
 	@echo "  STATLIB_TEST_DATA=folder make test also tests on the recorded reviews in folder."
 
 soak: $(RUN) ## Replay a review against the embedded replica set, archive the report and verify it.
@@ -40,7 +41,7 @@ check: $(DEV) ## Lint, types, contracts, tidiness, and whether generated pages a
 	$(BIN)/pytest -q tests/unit/test_tidy.py
 
 prove: $(DEV) ## Play 2,000 random histories of every writer, in two processes (about an hour).
-	@tools/prove $(BIN)
+	@tools/prove $(BIN) $(ARGS)
 
 format: $(DEV) ## Format code, and strip notebooks of what running them left.
 	$(BIN)/ruff check --fix

@@ -22,6 +22,7 @@ from statlib.backfills.registry import Registry, register
 from statlib.backfills.rows import BackfillRow
 from statlib.backfills.sql import statement
 from statlib.backfills.worker import Step, Worker
+from statlib.kernel.cancellation import CancelCause
 from statlib.passes.actions import Action
 from statlib.postgres.connection import Postgres, connected
 from statlib.postgres.transactions import transact
@@ -101,14 +102,21 @@ class Bench:
         self.postgres.clock.advance(self.postgres.settings.backfills.claim_ttl_s + 1)
 
     def drive(self, worker: Worker | None = None, *, turns_max: int = 200) -> str:
-        """Take turns until nothing can be claimed; the lifecycle then."""
+        """Take turns until nothing can be claimed; the lifecycle then. Endless work is interrupted, and fails."""
         driver = worker or self.worker()
-        for _ in range(turns_max):
-            if driver.turn() is None:
-                if not self.row()["nextEligibleAtUtc"] or self.lifecycle() not in {"running", "validating"}:
-                    return self.lifecycle()
-                self.postgres.clock.advance(1)
-        raise AssertionError(f"still {self.lifecycle()} after {turns_max} turns")
+        overdue = threading.Timer(DEADLINE_S, lambda: driver.cancellation.cancel(CancelCause.STOPPING))
+        overdue.start()
+        try:
+            for _ in range(turns_max):
+                if driver.turn() is None:
+                    if not self.row()["nextEligibleAtUtc"] or self.lifecycle() not in {"running", "validating"}:
+                        return self.lifecycle()
+                    self.postgres.clock.advance(1)
+                if driver.cancellation.cancelled:
+                    raise AssertionError(f"still {self.lifecycle()} after {DEADLINE_S:.0f} s: {self.row()}")
+            raise AssertionError(f"still {self.lifecycle()} after {turns_max} turns: {self.row()}")
+        finally:
+            overdue.cancel()
 
     def mutate_all(self) -> None:
         """Batch by batch through the bound, and let the claim go: the row is validating, and nothing is proved."""
@@ -117,7 +125,7 @@ class Bench:
         row = claimed.row
         reading = statement("read", self.postgres.clock)
         while row.lifecycle is Lifecycle.RUNNING:
-            run_batch(self.postgres, ALWAYS_FOLDING, claimed.claim, row)
+            run_batch(self.postgres, self.registry.get(self.id), claimed.claim, row)
             row = BackfillRow.of(transact(self.postgres, lambda s: s.required(reading, stable_id=self.id, limit=1)))
         release(self.postgres, claimed.claim)
 

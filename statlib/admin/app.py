@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from statlib import __version__
-from statlib.admin import backfill_routes, edit_routes, fold_routes, record_routes, routes, runs
+from statlib.admin import backfill_record_routes, backfill_routes, edit_routes, fold_routes, record_routes, routes, runs
 from statlib.admin.answers import answer
 from statlib.admin.authentication import Authentication
 from statlib.admin.edge import Edge
@@ -38,6 +38,7 @@ RULES = (
     runs.rules,
     record_routes.rules,
     backfill_routes.rules,
+    backfill_record_routes.rules,
 )
 
 

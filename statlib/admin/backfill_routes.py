@@ -37,6 +37,7 @@ _CONTROL_REFUSES = (
 
 rules = Rules(System.BACKFILLS)
 StableId = Annotated[str, Path(min_length=1, max_length=63, pattern=r"^[a-z][a-z0-9-]*$")]
+Audited = Annotated[str, Path(min_length=1, max_length=63, pattern=r"^[a-z][a-z0-9:-]*$")]  # records:… were pruned
 
 
 @rules.route("GET", PREFIX, needs=OPERATORS, answers=list[wire.Backfill], refuses=(BackfillReason.ClaimTooShort,))
@@ -67,7 +68,7 @@ def get_backfill(stable_id: StableId, at: TheRequest, backfills: TheBackfills) -
     refuses=(BackfillReason.ClaimTooShort,),
 )
 def get_backfill_audit(
-    stable_id: StableId,
+    stable_id: Audited,
     at: TheRequest,
     backfills: TheBackfills,
     before: Annotated[int | None, Query(ge=0, lt=2**63)] = None,

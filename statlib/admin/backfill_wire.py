@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from statlib.admin.wire import Request, Wire
+from statlib.backfills.retention import Kept
 
 Position = tuple[Any, ...]
 
@@ -123,3 +124,16 @@ class Control(Wire):
 class ControlPage(Wire):
     entries: tuple[Control, ...]
     next: int | None
+
+
+class RetentionRequest(Request):
+    records: Kept
+
+
+class Pruned(Wire):
+    """``more``: the pass reached its cap, so another one may find more."""
+
+    records: Kept
+    removed: int
+    more: bool
+    before: datetime

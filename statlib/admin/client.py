@@ -18,6 +18,7 @@ from statlib.admin.reasons import AdminReason
 from statlib.admin.run_wire import AnchorRequest, RunAnchor
 from statlib.backfills.lifecycle import Operator
 from statlib.backfills.reasons import BackfillReason
+from statlib.backfills.retention import Kept
 from statlib.evidence.anchors import AnchorPhase
 from statlib.kernel.refusals import Fault, Refusal, StatlibError, find_reason
 from statlib.passes.audit import Outcome
@@ -28,6 +29,8 @@ from statlib.review.edits import Edit
 T = TypeVar("T")
 PREFIX = "/api/admin/project-statistics"
 BACKFILLS = "/api/admin/backfills"
+BACKFILL_RETENTION = "/api/admin/backfill-records/retention"
+WHOLE_PATHS = (BACKFILLS, BACKFILL_RETENTION)
 SYSTEMS = (BackfillReason, PostgresReason)  # imported, so that a refusal of theirs is met as what it is
 TIMEOUT_S = 60.0  # longer than the boundary's own deadline, so that its typed answer is met
 _LONG = httpx.Timeout(TIMEOUT_S, read=None)  # a long operation answers when it has ended; the server hears us leave
@@ -196,8 +199,14 @@ class AdminClient(EditCalls, FoldCalls):
         """What a start would meet: an estimate, the key's index, locks, and a sample of what would change."""
         return self._get(f"{BACKFILLS}/{stable_id}/preview", backfill_wire.Preview)
 
+    def prune_backfill_records(self, records: Kept, *, request_id: str | None = None) -> backfill_wire.Pruned:
+        """One bounded pass over records of data backfills that are older than their retention."""
+        asked = backfill_wire.RetentionRequest(records=records)
+        return self._send("POST", BACKFILL_RETENTION, asked, backfill_wire.Pruned, request_id)
+
     def backfill_audit(self, stable_id: str) -> Iterator[backfill_wire.Control]:
-        """Control attempts on one data backfill, newest first, page by page."""
+        """Control attempts on one data backfill, newest first, page by page; ``records:audit`` and ``records:requests``
+        for who pruned which records."""
         query: dict[str, object] = {}
         while True:
             page = self._get(f"{BACKFILLS}/{stable_id}/audit", backfill_wire.ControlPage, **query)
@@ -246,7 +255,7 @@ class AdminClient(EditCalls, FoldCalls):
 
     def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:
-            return self._http.request(method, path if path.startswith(BACKFILLS) else PREFIX + path, **arguments)
+            return self._http.request(method, path if path.startswith(WHOLE_PATHS) else PREFIX + path, **arguments)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
             raise Refusal(AdminReason.BoundaryUnreachable, str(self._http.base_url)) from error
         except httpx.HTTPError as error:

@@ -17,7 +17,7 @@ from statlib.backfills.definitions import Definition
 from statlib.backfills.lifecycle import Lifecycle
 from statlib.backfills.reasons import BackfillReason
 from statlib.backfills.rows import BackfillRow, Claim, Position, as_json
-from statlib.backfills.sizing import Pace, after_batch
+from statlib.backfills.sizing import Courtesy, Pace, after_batch
 from statlib.backfills.sql import statement
 from statlib.backfills.telemetry import ClaimEvent, Phase, WorkEvent, count_claim, count_work, record_duration
 from statlib.kernel.refusals import Fault, Refusal
@@ -53,11 +53,12 @@ def run_batch(
     row: BackfillRow,
     *,
     readings: dict[str, Any] | None = None,
+    courtesy: Courtesy | None = None,
 ) -> Batch:
     """Do the next batch of a running row. Refuses ClaimLost and BoundExceeded; nothing is committed then.
 
     A commit of which nobody knows is resolved from the row. ``readings``: what health signals said, stored with the
-    pace. Also raises what the definition's SQL raises.
+    pace; ``courtesy``: what the foreground asks of the next one. Also raises what the definition's SQL raises.
     """
     if row.bound is None:
         raise Fault(f"{row.stable_id} runs without a bound")
@@ -69,7 +70,7 @@ def run_batch(
     intended: list[Batch] = []
 
     def body(session: Session) -> Batch:
-        batch = _batch(postgres, session, definition, claim, row, limit, started, readings or {})
+        batch = _batch(postgres, session, definition, claim, row, limit, started, readings or {}, courtesy)
         intended[:] = [batch]
         return batch
 
@@ -82,6 +83,7 @@ def run_batch(
             if refusal.reason is BackfillReason.ClaimLost:
                 count_claim(ClaimEvent.STALE_REJECTED)
             raise
+    count_claim(ClaimEvent.RENEWED)
     count_work(WorkEvent.COMMITTED if batch.selected else WorkEvent.WITHOUT_ROWS, batch.selected)
     record_duration(Phase.EXECUTION, batch.duration_ms)
     return batch
@@ -96,6 +98,7 @@ def _batch(  # noqa: PLR0917 - the steps of one transaction, in their order
     limit: int,
     started: float,
     readings: dict[str, Any],
+    courtesy: Courtesy | None,
 ) -> Batch:
     before = _changes(session)
     window = select(session, definition, definition.select_statement, after=row.checkpoint, upto=row.bound, limit=limit)
@@ -112,7 +115,7 @@ def _batch(  # noqa: PLR0917 - the steps of one transaction, in their order
         raise Refusal(BackfillReason.BoundExceeded, f"{changed:,} rows changed, at most {allowed:,}")
     reached = window.selected < limit or list(window.last) == list(row.bound or ())
     duration_ms = _milliseconds(started)
-    pace = after_batch(definition.bound, limit, duration_ms / 1000) if window.selected == limit else None
+    pace = after_batch(definition.bound, limit, duration_ms / 1000, courtesy) if window.selected == limit else None
     moved = session.run(
         checkpoint_statement(postgres, definition),
         **claim.guard,
@@ -182,6 +185,7 @@ def pace_as_json(pace: Pace, rows: int, duration_ms: float, readings: dict[str, 
         "rows": rows,
         "nextRows": pace.rows,
         "durationMs": round(duration_ms, 1),
+        "restMs": round(pace.rest_s * 1000, 1),
         "signals": readings,
     }
 

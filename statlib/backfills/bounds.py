@@ -10,3 +10,4 @@ CHANGES_PER_ROW_MAX = 16  # rows that a definition may change for each row that 
 CLAIM_MARGIN = 2.0  # a claim lasts this many times the longest batch or validation step, at least
 LISTED_MAX = 1_000  # backfills that one answer lists
 FLOOR_ROWS = 10  # the fewest rows a batch shrinks to, where a definition names no other floor
+RETENTION_PASS_MAX = 1_000  # records that one pass removes, as the schema's function says

@@ -162,9 +162,17 @@ WHERE stable_id = %(stable_id)s AND lifecycle IN ('blocked', 'failed') AND gener
 -- What the gate is derived from: lifecycles of the required ids, as they are now.
 SELECT stable_id, lifecycle FROM statlib_backfill WHERE stable_id = ANY(%(required)s)
 
--- name: counts
--- Rows by lifecycle, for gauges.
-SELECT lifecycle, count(*) AS rows FROM statlib_backfill GROUP BY lifecycle
+-- name: standing
+-- What gauges show of all rows together. No id leaves; each combination is a row, so that the answer stays small.
+SELECT lifecycle, coalesce(failure_kind, 'none') AS failure_kind, coalesce(validation_outcome, 'unknown') AS validation,
+  count(*) AS backfills, sum(batches)::bigint AS batches, sum(rows_selected)::bigint AS rows_selected,
+  sum(rows_changed)::bigint AS rows_changed, sum(execution_ms)::bigint AS execution_ms,
+  sum(validation_ms)::bigint AS validation_ms,
+  count(*) FILTER (WHERE claim_expires_at > {now}) AS claims_held,
+  count(*) FILTER (WHERE claim_expires_at <= {now}) AS claims_run_out,
+  count(*) FILTER (WHERE attempts > 0) AS retried,
+  max(extract(epoch FROM {now} - coalesce(advanced_at, started_at)))::float8 AS since_progress_s
+FROM statlib_backfill GROUP BY 1, 2, 3
 
 -- name: hold_validation
 -- One validation of a stable id at a time, worker's or operator's; a dead one's hold runs out.
@@ -202,6 +210,11 @@ VALUES (%(principal)s, %(route)s, %(stable_id)s, %(request_id)s, %(digest)s, %(o
 -- What an accepted request was answered.
 SELECT digest, outcome FROM statlib_backfill_request
 WHERE principal = %(principal)s AND route = %(route)s AND stable_id = %(stable_id)s AND request_id = %(request_id)s
+
+-- name: prune
+-- The schema's own function: the runtime role deletes by no other way.
+SELECT removed, more, until AS before
+FROM statlib_backfill_prune(%(records)s, {now} - make_interval(secs => %(kept_s)s), %(cap)s::integer)
 
 -- name: audit_trail
 -- Newest first, a page at a time.

@@ -1,13 +1,15 @@
 """Signals that the foreground needs the database more than a backfill does.
 
-A signal reads one number and says whether the worker should rest. One that cannot be read is unknown: it is shown as
-such, and does not stop the work, since it says nothing about the load.
+A signal reads one number and has a limit. Above it a worker rests, or is courteous: it goes on in short batches with
+rests between them, as the signal's ``asks`` says. One that cannot be read is unknown: it is shown as such, and changes
+nothing, since it says nothing about the load.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 import psycopg
@@ -19,11 +21,20 @@ from statlib.postgres.transactions import Limits, Session, transact
 _READ_S = 1.0  # a signal that takes longer says by that alone that the server is busy
 
 
+class Demand(StrEnum):
+    """What a signal above its limit asks of a worker."""
+
+    REST = "rest"
+    COURTESY = "courtesy"
+
+
 class Signal(Protocol):
     """A source of load. ``name`` is shown; ``read`` gives its present number, None if it cannot be known."""
 
     @property
     def name(self) -> str: ...
+    @property
+    def asks(self) -> Demand: ...
     @property
     def limit(self) -> float: ...
     def read(self, session: Session) -> float | None: ...
@@ -35,6 +46,7 @@ class ReplicationLag:
 
     limit: float
     name: str = "replicationLagSeconds"
+    asks: Demand = Demand.REST
 
     def read(self, session: Session) -> float | None:
         row = session.one("SELECT extract(epoch FROM max(replay_lag))::float8 AS value FROM pg_stat_replication")
@@ -47,6 +59,7 @@ class ActiveSessions:
 
     limit: float
     name: str = "activeSessions"
+    asks: Demand = Demand.REST
 
     def read(self, session: Session) -> float | None:
         row = session.required(
@@ -63,6 +76,7 @@ class LockWaits:
 
     limit: float
     name: str = "lockWaits"
+    asks: Demand = Demand.REST
 
     def read(self, session: Session) -> float | None:
         row = session.required("SELECT count(DISTINCT pid) AS value FROM pg_locks WHERE NOT granted")
@@ -70,11 +84,33 @@ class LockWaits:
 
 
 @dataclass(frozen=True, slots=True)
+class ForegroundSessions:
+    """Sessions of this database that did something within the last second, statlib's own processes left out.
+
+    A statement of the foreground takes a millisecond, so looking for one that runs just now would miss it. Sessions of
+    a role whose activity the worker's role may not see make it unknown: grant pg_read_all_stats to see them.
+    """
+
+    limit: float
+    name: str = "foregroundSessions"
+    asks: Demand = Demand.COURTESY
+
+    def read(self, session: Session) -> float | None:
+        row = session.required(
+            "SELECT count(*) FILTER (WHERE state <> 'idle' OR state_change > clock_timestamp() - interval '1 second')"
+            " AS value, bool_or(state IS NULL) AS hidden FROM pg_stat_activity WHERE datname = current_database()"
+            " AND backend_type = 'client backend' AND application_name NOT LIKE 'statlib%%'"
+        )
+        return None if row["hidden"] else float(row["value"])
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
-    """What the signals said: readings for the read model, and why to rest; empty: no reason."""
+    """What the signals said: readings for the read model, and why to rest or to be courteous; empty: no reason."""
 
     readings: dict[str, Any]
     rest_because: str
+    courteous_because: str = ""
 
 
 def standard_signals(settings: BackfillSettings) -> tuple[Signal, ...]:
@@ -83,21 +119,24 @@ def standard_signals(settings: BackfillSettings) -> tuple[Signal, ...]:
         ReplicationLag(settings.replication_lag_max_s),
         ActiveSessions(settings.active_sessions_max),
         LockWaits(settings.lock_waits_max),
+        ForegroundSessions(settings.foreground_sessions_max),
     )
 
 
 def read_health(postgres: Postgres, signals: Sequence[Signal]) -> Health:
     """Every signal, each in a transaction of its own, since a refused one aborts its transaction."""
     readings: dict[str, Any] = {}
-    because = ""
+    because = dict.fromkeys(Demand, "")
     for signal in signals:
+        told = ""
         try:
             value = transact(postgres, signal.read, limits=Limits(statement_s=_READ_S), read_only=True)
         except psycopg.errors.QueryCanceled:
-            value, because = None, because or f"{signal.name} could not be read within {_READ_S:g} s"
+            value, told = None, f"{signal.name} could not be read within {_READ_S:g} s"
         except psycopg.Error:
             value = None
         readings[signal.name] = value
         if value is not None and value > signal.limit:
-            because = because or f"{signal.name} is {value:g}, at most {signal.limit:g}"
-    return Health(readings, because)
+            told = f"{signal.name} is {value:g}, at most {signal.limit:g}"
+        because[signal.asks] = because[signal.asks] or told
+    return Health(readings, because[Demand.REST], because[Demand.COURTESY])

@@ -11,6 +11,7 @@ from statlib.kernel import telemetry
 class ClaimEvent(StrEnum):
     ACQUIRED = "acquired"
     TAKEN_OVER = "taken-over"
+    RENEWED = "renewed"
     LOST = "lost"
     STALE_REJECTED = "stale-rejected"
 
@@ -35,18 +36,18 @@ class Phase(StrEnum):
 
 
 def count_claim(event: ClaimEvent) -> None:
-    telemetry.count("backfill_claims", event=event)
+    telemetry.count("backfill.claims", event=event)
 
 
 def count_work(event: WorkEvent, rows: int = 0) -> None:
-    telemetry.count("backfill_batches", event=event)
+    telemetry.count("backfill.batches", event=event)
     if rows:
-        telemetry.count("backfill_rows", rows, event=event)
+        telemetry.count("backfill.rows", rows, event=event)
 
 
 def count_ending(ending: Ending, kind: FailureKind | None = None) -> None:
-    telemetry.count("backfill_endings", ending=ending, kind=kind or FailureKind.NONE)
+    telemetry.count("backfill.endings", ending=ending, kind=kind or FailureKind.NONE)
 
 
 def record_duration(phase: Phase, duration_ms: float) -> None:
-    telemetry.record("backfill_duration", duration_ms, unit="ms", phase=phase)
+    telemetry.record("backfill.duration", duration_ms, unit="ms", phase=phase)

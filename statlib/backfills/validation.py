@@ -39,10 +39,13 @@ class Examined:
     duration_ms: float
 
 
-def examine(postgres: Postgres, definition: Definition, row: BackfillRow, *, after: Position | None) -> Examined:
-    """Read one step, strictly after ``after``. Changes nothing; raises what the definition's SQL raises."""
+def examine(
+    postgres: Postgres, definition: Definition, row: BackfillRow, *, after: Position | None, rows: int | None = None
+) -> Examined:
+    """Read one step, strictly after ``after``: at most ``rows``, and never more than is declared. Changes nothing;
+    raises what the definition's SQL raises."""
     bound = row.bound or ()
-    limit = definition.bound.validation_rows_max
+    limit = min(rows or definition.bound.validation_rows_max, definition.bound.validation_rows_max)
     limits = Limits(statement_s=definition.bound.transaction_s, lock_s=definition.bound.lock_s)
     started = time.monotonic()
 
@@ -87,6 +90,7 @@ def commit_step(postgres: Postgres, claim: Claim, examined: Examined) -> None:
         duration_ms=round(examined.duration_ms),
         ttl_s=postgres.settings.backfills.claim_ttl_s,
     )
+    count_claim(ClaimEvent.RENEWED)
 
 
 def complete(postgres: Postgres, claim: Claim, examined: Examined) -> None:

@@ -25,7 +25,7 @@ from statlib.backfills.lifecycle import Lifecycle
 from statlib.backfills.reasons import BackfillReason
 from statlib.backfills.registry import Registry
 from statlib.backfills.rows import BackfillRow, Claim
-from statlib.backfills.sizing import Decision, Pace
+from statlib.backfills.sizing import Courtesy, Decision, Pace, proof_rows
 from statlib.backfills.sql import statement
 from statlib.backfills.telemetry import ClaimEvent, count_claim
 from statlib.backfills.validation import commit_step, complete, examine, hold, let_go
@@ -78,6 +78,7 @@ class Worker:
     owner: str = field(default_factory=new_token)
     _health: Health = field(default_factory=lambda: Health({}, ""), init=False)
     _health_at: float = field(default=float("-inf"), init=False)
+    _proof_rows: int | None = field(default=None, init=False)
 
     def turn(self) -> Turn | None:
         """Take one turn; None if there was nothing to claim. Refuses PostgresUnreachable while the database is away."""
@@ -119,22 +120,29 @@ class Worker:
                 require_prerequisite(self.postgres, definition)
             if row.lifecycle is Lifecycle.VALIDATING:
                 return self._validate(definition, claim, row)
-            batch = run_batch(self.postgres, definition, claim, row, readings=self._health.readings)
+            courtesy = self._courtesy()
+            readings = self._health.readings
+            batch = run_batch(self.postgres, definition, claim, row, readings=readings, courtesy=courtesy)
         except Exception as error:
             if isinstance(error, Refusal) and error.reason is BackfillReason.ClaimLost:
                 return Step.LOST
             return self._failed(definition, claim, row, classify(error, doing))
+        self._rest_after(batch.duration_ms, courtesy)
         return Step.MUTATED if batch.reached else Step.COMMITTED
 
     def _validate(self, definition: Definition, claim: Claim, row: BackfillRow) -> Step:
         if not hold(self.postgres, claim.stable_id, self.owner):
             return Step.WAITING
-        examined = examine(self.postgres, definition, row, after=row.validated)
+        courtesy = self._courtesy()
+        examined = examine(self.postgres, definition, row, after=row.validated, rows=self._proof_rows)
         if examined.problem:
             failure = Failure(FailureKind.VALIDATION, examined.problem)
             return self._failed(definition, claim, row, failure)
         if not examined.done:
             commit_step(self.postgres, claim, examined)
+            rows = self._proof_rows or definition.bound.validation_rows_max
+            self._proof_rows = proof_rows(definition.bound, rows, examined.duration_ms / 1000, courtesy)
+            self._rest_after(examined.duration_ms, courtesy)
             return Step.VALIDATED
         complete(self.postgres, claim, examined)
         return Step.COMPLETED
@@ -155,6 +163,18 @@ class Worker:
         ours = found["generation"] == claim.generation and found["claim_owner"] == claim.owner
         return BackfillRow.of(found) if ours else None
 
+    def _courtesy(self) -> Courtesy | None:
+        """What the last reading of the signals asks for."""
+        if not self._health.courteous_because:
+            return None
+        chosen = self.postgres.settings.backfills
+        return Courtesy(chosen.courteous_batch_s, chosen.courteous_share, self._health.courteous_because)
+
+    def _rest_after(self, worked_ms: float, courtesy: Courtesy | None) -> None:
+        """Let the foreground at the processors and the log in between; a cancellation ends it."""
+        if courtesy is not None:
+            self.cancellation.wait(courtesy.rest_s(worked_ms / 1000))
+
     def _rests(self, claim: Claim, row: BackfillRow) -> bool:
         if not self.signals:
             return False
@@ -166,7 +186,11 @@ class Worker:
         pace = pace_as_json(Pace(rows, Decision.YIELD, self._health.rest_because), rows, 0.0, self._health.readings)
         noting = statement("note_yield", self.postgres.clock)
         ttl_s = self.postgres.settings.backfills.claim_ttl_s
-        transact(self.postgres, lambda session: session.run(noting, **claim.guard, pace=Jsonb(pace), ttl_s=ttl_s))
+        noted = transact(
+            self.postgres, lambda session: session.run(noting, **claim.guard, pace=Jsonb(pace), ttl_s=ttl_s)
+        )
+        if noted:
+            count_claim(ClaimEvent.RENEWED)
         self.cancellation.wait(REST_S)
         return True
 

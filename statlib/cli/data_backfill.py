@@ -84,6 +84,19 @@ def validate(context: click.Context, stable_id: str, request_id: str | None) -> 
         context.exit(EXIT_NOT_VALID)
 
 
+@data_backfill.command()
+@click.argument("records", type=click.Choice(["audit", "requests"]))
+@_request_id
+@json_option
+def prune(records: str, request_id: str | None) -> None:
+    """Remove a bounded number of RECORDS older than their retention (admin.audit_retention_s, request_retention_s)."""
+    from statlib.backfills.retention import Kept  # noqa: PLC0415 - keeps --help fast
+
+    pruned = ask(lambda client: client.prune_backfill_records(Kept(records), request_id=request_id))
+    rest = "; there are more, so repeat it" if pruned.more else ""
+    answer(pruned.model_dump(mode="json"), f"{pruned.removed:,} removed, from before {pruned.before:%Y-%m-%d}{rest}")
+
+
 def known(value: Any, shown: Callable[[Any], str] = str) -> str:
     """The value for people: never a nought in the place of what nobody knows."""
     return UNKNOWN if value is None else shown(value)

@@ -72,6 +72,11 @@ class BackfillSettings(_Section):
     replication_lag_max_s: float = Field(default=10.0, gt=0, description="a worker yields while a replica lags more")
     active_sessions_max: int = Field(default=32, ge=1, description="a worker yields while more sessions are active")
     lock_waits_max: int = Field(default=4, ge=0, description="a worker yields while more sessions wait for locks")
+    foreground_sessions_max: int = Field(
+        default=0, ge=0, description="a worker is courteous while more sessions of the application do something"
+    )
+    courteous_batch_s: float = Field(default=0.025, ge=0.001, le=60, description="a courteous batch takes this long")
+    courteous_share: float = Field(default=0.2, ge=0.01, le=1, description="of the time a courteous worker works")
 
 
 class StatisticsSettings(_Section):
