@@ -22,7 +22,7 @@ from statlib.statistics.why import Why as StatisticsWhy
 
 
 class Gate(Wire):
-    """``closed`` counts the scopes behind it, ``scopes`` names the first of them."""
+    """``closed`` counts the scopes behind it, ``scopes`` names the first of them; ``detail`` says what closes it."""
 
     gate: str
     family: str | None
@@ -31,6 +31,7 @@ class Gate(Wire):
     scopes: tuple[str, ...]
     kind: str
     remedy: str
+    detail: str | None = None
 
     @classmethod
     def of(cls, gate: StatisticsGate) -> Self:
@@ -42,6 +43,7 @@ class Gate(Wire):
             scopes=gate.scopes,
             kind=gate.reason.kind.value,
             remedy=gate.reason.remedy,
+            detail=gate.detail,
         )
 
 

@@ -30,6 +30,7 @@ NAMES = {
     "RowEpochOutdated": "epochs of rows",
     "RowVersionIncompatible": "release of rows",
     "ConfigurationChanged": "configuration of rows",
+    "PendingOverlayUnavailable": "pending saves",
 }
 
 
@@ -65,6 +66,6 @@ def _name(gate: Gate) -> str:
 
 def _closed(gate: Gate, scopes: int) -> str:
     if not gate.scopes:
-        return f"CLOSED: {gate.gate}"
+        return f"CLOSED: {gate.gate} ({gate.detail})" if gate.detail else f"CLOSED: {gate.gate}"
     more = f" and {gate.closed - len(gate.scopes)} more" if gate.closed > len(gate.scopes) else ""
     return f"CLOSED: {gate.gate} for {gate.closed} of {counted(scopes, 'scope')}: {', '.join(gate.scopes)}{more}"

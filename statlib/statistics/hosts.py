@@ -45,7 +45,10 @@ class Renewal(StrEnum):
 
 @dataclass(frozen=True)
 class Host:
-    """A registered process. Its settings are those of its start: they are read once, as every release promised."""
+    """A registered process. Its settings are those of its start: they are read once, as every release promised.
+
+    ``folding_seen`` are projects of which this process knows that they folded once, which stays true for ever.
+    """
 
     mongo: Mongo
     role: Role
@@ -54,7 +57,9 @@ class Host:
     writes: bool
     families: frozenset[str]
     fold: bool = False
+    fold_worker: bool = False
     turns: Turns = field(default_factory=Turns, repr=False)
+    folding_seen: set[UUID] = field(default_factory=set, repr=False)
     _closed: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def includes(self, project: UUID) -> bool:
@@ -68,8 +73,10 @@ class Host:
 
 
 @contextmanager
-def registered(mongo: Mongo, role: Role) -> Iterator[Host]:
+def registered(mongo: Mongo, role: Role, *, fold_worker: bool = False) -> Iterator[Host]:
     """Be a host of ``role`` for the length of a block: register, renew in a thread, and delete the record at its end.
+
+    ``fold_worker``: it says of itself that it folds.
 
     A killed process stops counting two minutes after its last renewal. Refuses AllowlistTooLarge.
     """
@@ -77,7 +84,7 @@ def registered(mongo: Mongo, role: Role) -> Iterator[Host]:
     if len(chosen.allowlist) > HOST_ALLOWLIST_MAX:
         raise Refusal(OperateReason.AllowlistTooLarge, f"{len(chosen.allowlist)} ids, at most {HOST_ALLOWLIST_MAX}")
     member_id = f"{socket.gethostname()}:{os.getpid()}:{new_token()[:8]}"
-    host = Host(mongo, role, member_id, chosen.allowlist, chosen.writes, chosen.families, chosen.fold)
+    host = Host(mongo, role, member_id, chosen.allowlist, chosen.writes, chosen.families, chosen.fold, fold_worker)
     _renew(host)
     renewal = threading.Thread(target=_keep_renewing, args=(host,), name=f"statlib-host-{role}", daemon=True)
     renewal.start()
@@ -109,6 +116,7 @@ def _renew(host: Host) -> None:
         "Families": sorted(host.families),
         "Fold": host.fold,
         "FoldProtocols": [FOLD_PROTOCOL],
+        "FoldWorker": host.fold_worker,
     }
     stage = {name: {"$literal": value} for name, value in declared.items()}
     host.mongo.collection(MEMBER).update_one(

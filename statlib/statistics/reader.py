@@ -8,7 +8,8 @@ the same snapshot, and says why. A bundle is coherent, or it is not served from 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID
@@ -18,9 +19,11 @@ from statlib.kernel.refusals import Refusal
 from statlib.mongo.transactions import snapshot
 from statlib.statistics import queries
 from statlib.statistics.authoritative import PinnedReads, calculate
+from statlib.statistics.bounds import OVERLAY_STUDIES_MAX
 from statlib.statistics.catalogue import AnyCatalogue, Configuration
 from statlib.statistics.contexts import configuration_of
 from statlib.statistics.counters import Counters, without_zeros
+from statlib.statistics.derivation import Consumer
 from statlib.statistics.documents import (
     GLOBAL_CONTROL,
     GlobalControl,
@@ -30,6 +33,8 @@ from statlib.statistics.documents import (
 )
 from statlib.statistics.gates import project_gate, scopes_gate, stamp_of
 from statlib.statistics.hosts import Host, live_filter
+from statlib.statistics.overlay import INVARIANT_VIOLATIONS, NOTHING_PENDING, OverlayRefusal, Pending, overlay
+from statlib.statistics.pending import Fingerprint
 from statlib.statistics.reasons import OperateReason, ServeReason
 from statlib.statistics.served_rows import ServedRow, served_rows
 
@@ -43,6 +48,7 @@ class _All:
 
 ALL: Final = _All()
 Request = tuple[str, "str | _All"]
+_PENDING_MAX = OVERLAY_STUDIES_MAX + 1  # one more than is overlaid, to know that there are more
 
 
 class Source(StrEnum):
@@ -67,13 +73,19 @@ class Watermarks:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Counters per family and scope. ``reason`` says why they were calculated; None where they were served."""
+    """Counters per family and scope. ``reason`` says why they were calculated; None where they were served.
+
+    ``watermarks`` are those of what is stored; ``pending`` names what was added to it, or would have been. ``detail``
+    says why not, of PendingOverlayUnavailable.
+    """
 
     project: UUID
     values: Mapping[str, Mapping[str, Counters]]
     source: Source
     reason: ServeReason | None
     watermarks: Watermarks
+    pending: Fingerprint = NOTHING_PENDING
+    detail: OverlayRefusal | None = None
 
     def counters(self, family: str, scope: str = "project") -> Counters:
         return self.values[family][scope]
@@ -81,7 +93,8 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What one command brought: everything that the gates are asked of."""
+    """What one command brought: everything that the gates are asked of. ``pending`` is None where the project never
+    folded."""
 
     fleet: GlobalControl
     control: ProjectControl | None
@@ -90,6 +103,11 @@ class Moment:
     guards: Mapping[str, Guard]
     rows: Mapping[tuple[str, str], ServedRow]
     members: tuple[Member, ...]
+    pending: Pending | None = None
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return self.pending.fingerprint if self.pending else NOTHING_PENDING
 
     @property
     def watermarks(self) -> Watermarks:
@@ -102,6 +120,23 @@ class Moment:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a bundle is served: ``reason`` is the first gate that says no, with ``detail`` if that is the overlay.
+
+    ``counters`` are those of the scopes that something pending moves, in the place of the stored ones.
+    """
+
+    reason: ServeReason | None
+    detail: OverlayRefusal | None = None
+    counters: Mapping[tuple[str, str], Counters] = field(default_factory=dict)
+
+    def value_of(self, moment: Moment, family: str, scope: str) -> Counters:
+        """Of a scope that is served."""
+        moved = self.counters.get((family, scope))
+        return moment.rows[family, scope].values if moved is None else moved
+
+
 def read_bundle(host: Host, catalogue: AnyCatalogue, project: UUID, requests: Iterable[Request]) -> Bundle:
     """Counters for (family, scope) requests; a scope may be ``ALL``.
 
@@ -112,24 +147,57 @@ def read_bundle(host: Host, catalogue: AnyCatalogue, project: UUID, requests: It
     asked = _by_family(catalogue, requested)
     with snapshot(host.mongo) as session:
         reads = PinnedReads(host.mongo, session)
-        moment = read_moment(reads, catalogue, project, asked)
+        moment = read_moment(host, reads, catalogue, project, asked)
         scopes = moment.configuration.declared(asked)
         _require_named(requested, scopes)
-        reason = closed_gate(host, catalogue, project, moment, scopes)
-        if reason is ServeReason.SourceVisibilityFenced:
-            raise Refusal(reason, f"project {project}")
-        if reason is None:
-            telemetry.count("bundles.read", source=Source.MATERIALISED)
-            return Bundle(project, _served(moment, scopes), Source.MATERIALISED, None, moment.watermarks)
-        telemetry.count("bundles.read", source=Source.AUTHORITATIVE, reason=reason)
-        values = authoritative_values(reads, catalogue, project, moment.context, scopes)
-        return Bundle(project, values, Source.AUTHORITATIVE, reason, moment.watermarks)
+        verdict = judged(host, catalogue, project, moment, scopes)
+        if verdict.reason is ServeReason.SourceVisibilityFenced:
+            raise Refusal(verdict.reason, f"project {project}")
+        if verdict.reason is None:
+            source, values = Source.MATERIALISED, _served(moment, scopes, verdict)
+        else:
+            source = Source.AUTHORITATIVE
+            values = authoritative_values(reads, catalogue, project, moment.context, scopes)
+    _count(source, verdict)
+    return Bundle(project, values, source, verdict.reason, moment.watermarks, moment.fingerprint, verdict.detail)
+
+
+def _count(source: Source, verdict: Verdict) -> None:
+    if verdict.reason is None:
+        telemetry.count("bundles.read", source=source)
+    elif verdict.detail is None:
+        telemetry.count("bundles.read", source=source, reason=verdict.reason)
+    else:
+        telemetry.count("bundles.read", source=source, reason=verdict.reason, detail=verdict.detail)
 
 
 def closed_gate(
     host: Host, catalogue: AnyCatalogue, project: UUID, moment: Moment, scopes: Mapping[str, Sequence[str]]
 ) -> ServeReason | None:
     """The first closed gate of the bundle, or None."""
+    return judged(host, catalogue, project, moment, scopes).reason
+
+
+def judged(
+    host: Host, catalogue: AnyCatalogue, project: UUID, moment: Moment, scopes: Mapping[str, Sequence[str]]
+) -> Verdict:
+    """Every gate of the bundle in its order, and after them what is pending, which can only close one more."""
+    reason = _stored_gate(host, catalogue, project, moment, scopes)
+    if reason is not None or moment.pending is None:
+        return Verdict(reason)
+    at = Consumer.of(catalogue, moment.context, moment.fleet.reviewer_tracking_epoch)
+    found = overlay(moment.pending, at, moment.rows, scopes)
+    for violated in INVARIANT_VIOLATIONS.intersection(found.refused.values()):
+        telemetry.count("overlay.invariant_violation", reason=violated)
+    if found.refused:
+        first = next(found.refused[family] for family in scopes if family in found.refused)
+        return Verdict(ServeReason.PendingOverlayUnavailable, first)
+    return Verdict(None, counters=found.counters)
+
+
+def _stored_gate(
+    host: Host, catalogue: AnyCatalogue, project: UUID, moment: Moment, scopes: Mapping[str, Sequence[str]]
+) -> ServeReason | None:
     reason = project_gate(
         moment.fleet,
         moment.control,
@@ -154,14 +222,28 @@ def authoritative_values(
 
 
 def read_moment(
-    reads: PinnedReads, catalogue: AnyCatalogue, project: UUID, asked: Mapping[str, Sequence[str] | None]
+    host: Host, reads: PinnedReads, catalogue: AnyCatalogue, project: UUID, asked: Mapping[str, Sequence[str] | None]
 ) -> Moment:
-    """One command. Refuses ProjectNotFound."""
-    pipeline = queries.bundle(catalogue, project, asked, live_filter(reads.mongo))
+    """One command; the first time that this process meets a project that folded, one more, in the same snapshot.
+
+    Before that the index of pending sets need not exist, and looking for them would be a walk over the source. Refuses
+    ProjectNotFound.
+    """
+    known = project in host.folding_seen
+    pipeline = queries.bundle(
+        catalogue,
+        project,
+        asked,
+        live_since=live_filter(reads.mongo),
+        now=reads.mongo.clock.mongo_now(),
+        pending_max=_PENDING_MAX if known else None,
+    )
     found: dict[str, list[dict[str, Any]]] = {}
     rows: list[dict[str, Any]] = []
+    now: datetime | None = None
     for entry in reads.aggregate(GLOBAL_CONTROL, pipeline):
         if "Kind" in entry:
+            now = now or entry.get("Now")
             found.setdefault(entry["Kind"], []).append(entry["Document"])
         else:
             rows.append(entry)
@@ -170,14 +252,22 @@ def read_moment(
     fleet = GlobalControl.from_bson(found["fleet"][0]) if "fleet" in found else GlobalControl()
     configuration = configuration_of(catalogue, found["context"][0], fleet.reviewer_tracking_mode)
     guards = [Guard.from_bson(guard) for guard in found.get("guard", [])]
+    control = ProjectControl.from_bson(found["control"][0]) if "control" in found else None
+    pending: Pending | None = None
+    if control is not None and control.fold_ever_enabled and now is not None:
+        if not known:
+            found["pending"] = reads.aggregate(catalogue.source_collection, queries.pending_sets(project, _PENDING_MAX))
+            host.folding_seen.add(project)
+        pending = Pending.of(found.get("pending", []), now)
     return Moment(
         fleet=fleet,
-        control=ProjectControl.from_bson(found["control"][0]) if "control" in found else None,
+        control=control,
         context=configuration.context,
         configuration=configuration,
         guards={guard.id.family: guard for guard in guards},
         rows=served_rows(rows),
         members=tuple(Member.from_bson(member) for member in found.get("member", [])),
+        pending=pending,
     )
 
 
@@ -204,9 +294,9 @@ def _require_named(requests: Sequence[Request], scopes: Mapping[str, Sequence[st
             raise Refusal(OperateReason.ScopeUnknown, f"{family}: {scope}")
 
 
-def _served(moment: Moment, scopes: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Counters]]:
+def _served(moment: Moment, scopes: Mapping[str, Sequence[str]], verdict: Verdict) -> dict[str, dict[str, Counters]]:
     served: dict[str, dict[str, Counters]] = {}
     for family, wanted in scopes.items():
-        values = {scope: moment.rows[family, scope].values for scope in wanted}
+        values = {scope: verdict.value_of(moment, family, scope) for scope in wanted}
         served[family] = {scope: of if all(of.values()) else without_zeros(of) for scope, of in values.items()}
     return served

@@ -46,7 +46,7 @@ def project_status(host: Host, catalogue: AnyCatalogue, project: UUID) -> Projec
     host.require_open()
     asked: dict[str, None] = dict.fromkeys(catalogue.families)
     with snapshot(host.mongo) as session:
-        moment = read_moment(PinnedReads(host.mongo, session), catalogue, project, asked)
+        moment = read_moment(host, PinnedReads(host.mongo, session), catalogue, project, asked)
     scopes = moment.configuration.declared(asked)
     return ProjectStatus(
         project=project,

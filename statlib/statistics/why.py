@@ -7,7 +7,8 @@ and the gates are asked again, so that an operator sees all that is in the way a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from statlib.kernel.refusals import Refusal
 from statlib.mongo.transactions import snapshot
 from statlib.statistics.authoritative import PinnedReads
 from statlib.statistics.catalogue import AnyCatalogue
+from statlib.statistics.derivation import Consumer
 from statlib.statistics.documents import (
     SOURCE_VERSION,
     STORAGE_VERSION,
@@ -26,8 +28,9 @@ from statlib.statistics.documents import (
     ProjectControl,
     State,
 )
-from statlib.statistics.gates import Stamp, guard_gate, project_gate, row_gate, stamp_of
+from statlib.statistics.gates import Stamp, guard_gate, project_gate, row_gate, scopes_gate, stamp_of
 from statlib.statistics.hosts import Host
+from statlib.statistics.overlay import INVARIANT_VIOLATIONS, OverlayRefusal, Valued, overlay
 from statlib.statistics.reader import Moment, closed_gate, read_moment
 from statlib.statistics.reasons import OperateReason, ServeReason
 from statlib.statistics.served_rows import ServedRow
@@ -52,6 +55,7 @@ ROW_GATES = (
     ServeReason.RowVersionIncompatible,
     ServeReason.ConfigurationChanged,
 )
+OVERLAY_GATES = (ServeReason.PendingOverlayUnavailable,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +63,15 @@ class Gate:
     """One gate as it stands. ``family`` is None for a gate of the whole bundle.
 
     ``closed`` counts the scopes that it is closed for (0: passed); ``scopes`` names the first of them. A gate of a
-    bundle or of a guard is closed for all scopes or for none, and names none.
+    bundle, of a guard or of what is pending is closed for all scopes or for none, and names none. ``detail``: what of
+    all that is pending closes it.
     """
 
     reason: ServeReason
     family: str | None
     closed: int
     scopes: tuple[str, ...] = ()
+    detail: OverlayRefusal | None = None
 
     @property
     def passed(self) -> bool:
@@ -119,7 +125,7 @@ def why(host: Host, catalogue: AnyCatalogue, project: UUID, families: Sequence[s
         raise Refusal(OperateReason.FamilyUnknown, ", ".join(sorted(unknown)))
     asked: dict[str, None] = dict.fromkeys(families or catalogue.families)
     with snapshot(host.mongo) as session:
-        moment = read_moment(PinnedReads(host.mongo, session), catalogue, project, asked)
+        moment = read_moment(host, PinnedReads(host.mongo, session), catalogue, project, asked)
     scopes = moment.configuration.declared(asked)
     of_bundle = Asked(
         project=project,
@@ -136,12 +142,18 @@ def why(host: Host, catalogue: AnyCatalogue, project: UUID, families: Sequence[s
         reason=closed_gate(host, catalogue, project, moment, scopes),
         families=tuple(scopes),
         scopes=sum(map(len, scopes.values())),
-        gates=explain(of_bundle, moment, scopes),
+        gates=explain(of_bundle, moment, scopes, _refused_by_overlay(catalogue, moment, scopes)),
     )
 
 
-def explain(asked: Asked, moment: Moment, scopes: Mapping[str, Sequence[str]]) -> tuple[Gate, ...]:
-    """Every gate in the order in which a read asks them: those of the bundle, then each family's. Pure."""
+def explain(
+    asked: Asked,
+    moment: Moment,
+    scopes: Mapping[str, Sequence[str]],
+    refused: Mapping[str, OverlayRefusal] = MappingProxyType({}),
+) -> tuple[Gate, ...]:
+    """Every gate in the order in which a read asks them: those of the bundle, then each family's. Pure. ``refused``:
+    families that what is pending closes."""
     total = sum(map(len, scopes.values()))
     closed = closed_project_gates(asked)
     gates = [Gate(reason, None, max(total, 1) if reason in closed else 0) for reason in PROJECT_GATES]
@@ -152,7 +164,38 @@ def explain(asked: Asked, moment: Moment, scopes: Mapping[str, Sequence[str]]) -
         gates += _guard_gates(asked.project, family, guard, len(wanted))
         judged = guard or Guard(id=GuardId(project_id=asked.project, family=family))
         gates += _row_gates(family, judged, {scope: moment.rows.get((family, scope)) for scope in wanted}, stamp)
+        closed_for = max(len(wanted), 1) if family in refused else 0
+        gates += [Gate(reason, family, closed_for, detail=refused.get(family)) for reason in OVERLAY_GATES]
     return tuple(gates)
+
+
+def _refused_by_overlay(
+    catalogue: AnyCatalogue, moment: Moment, scopes: Mapping[str, Sequence[str]]
+) -> dict[str, OverlayRefusal]:
+    """As if every other gate were open. A sum that cannot be says something of rows alone that are current."""
+    if moment.pending is None or moment.control is None:
+        return {}
+    at = Consumer.of(catalogue, moment.context, moment.fleet.reviewer_tracking_epoch)
+    rows: dict[tuple[str, str], Valued] = {(family, s): _EMPTY for family, wanted in scopes.items() for s in wanted}
+    rows.update(moment.rows)
+    refused = overlay(moment.pending, at, rows, scopes).refused
+    stamp = stamp_of(moment.fleet, moment.control, catalogue.version, moment.configuration)
+    return {
+        family: reason
+        for family, reason in refused.items()
+        if reason not in INVARIANT_VIOLATIONS
+        or scopes_gate(moment.guards, moment.rows, {family: scopes[family]}, stamp) is None
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Empty:
+    """In the place of a row that is missing."""
+
+    values: Mapping[str, int] = field(default_factory=dict)
+
+
+_EMPTY = _Empty()
 
 
 def closed_project_gates(asked: Asked) -> tuple[ServeReason, ...]:

@@ -242,7 +242,7 @@ class EveryWriter(RuleBasedStateMachine):
         asked = dict.fromkeys(ALL_FAMILIES)
         with snapshot(self.review.mongo) as session:
             reads = PinnedReads(self.review.mongo, session)
-            moment = read_moment(reads, REVIEW, self.project, asked)
+            moment = read_moment(self.host, reads, REVIEW, self.project, asked)
             scopes = moment.configuration.declared(asked)
             assert authoritative_values(reads, REVIEW, self.project, moment.context, scopes) == truth
         closed = {

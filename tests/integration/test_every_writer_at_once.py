@@ -133,7 +133,7 @@ def require_exact(of: Review) -> int:
     truth, asked = of.whole_truth(), dict.fromkeys(ALL_FAMILIES)
     with snapshot(of.mongo) as session:
         reads = PinnedReads(of.mongo, session)
-        moment = read_moment(reads, REVIEW, of.project, asked)
+        moment = read_moment(of.host, reads, REVIEW, of.project, asked)
         scopes = moment.configuration.declared(asked)
         assert authoritative_values(reads, REVIEW, of.project, moment.context, scopes) == truth
     served = 0

@@ -11,10 +11,12 @@ import pytest
 
 from statlib.statistics.documents import GlobalControl, Member, Mode, ProjectControl, State, WriteEpochs
 from statlib.statistics.gates import row_gate, scopes_gate
+from statlib.statistics.overlay import OverlayRefusal
 from statlib.statistics.reader import Moment
 from statlib.statistics.reasons import ServeReason
 from statlib.statistics.why import (
     GUARD_GATES,
+    OVERLAY_GATES,
     PROJECT_GATES,
     ROW_GATES,
     SCOPES_NAMED_MAX,
@@ -125,10 +127,20 @@ def moment(asked: Asked, *, guards: dict[str, Any], rows: dict[str, Any]) -> Mom
 def test_every_gate_is_listed_once_in_the_order_in_which_a_read_asks_it() -> None:
     asked = asked_with()
     gates = explain(asked, moment(asked, guards={FAMILY: guard()}, rows={"a": served_row("a")}), {FAMILY: ["a"]})
-    assert [gate.reason for gate in gates] == [*PROJECT_GATES, *GUARD_GATES, *ROW_GATES]
-    assert set(PROJECT_GATES) | set(GUARD_GATES) | set(ROW_GATES) == set(ServeReason)
+    in_order = [*PROJECT_GATES, *GUARD_GATES, *ROW_GATES, *OVERLAY_GATES]
+    assert [gate.reason for gate in gates] == in_order
+    assert set(in_order) == set(ServeReason)
     assert all(gate.passed for gate in gates)
-    assert [gate.family for gate in gates] == [None] * len(PROJECT_GATES) + [FAMILY] * 8
+    assert [gate.family for gate in gates] == [None] * len(PROJECT_GATES) + [FAMILY] * 9
+
+
+def test_what_is_pending_closes_its_family_for_every_scope_and_says_by_what() -> None:
+    asked = asked_with()
+    at = moment(asked, guards={FAMILY: guard()}, rows={"a": served_row("a"), "b": served_row("b")})
+    gates = explain(asked, at, {FAMILY: ["a", "b"]}, {FAMILY: OverlayRefusal.TOO_OLD})
+    assert [(gate.reason, gate.closed, gate.detail) for gate in gates if not gate.passed] == [
+        (ServeReason.PendingOverlayUnavailable, 2, OverlayRefusal.TOO_OLD)
+    ]
 
 
 @pytest.mark.parametrize(
