@@ -54,6 +54,10 @@ class ServeReason(Reason):
     RowVersionIncompatible = (_K.CONFLICT, "Backfill the family: its rows were calculated by another release.")
     ConfigurationChanged = (_K.CONFLICT, "Backfill the family: the project's configuration changed since.")
     TrackingModeChanged = (_K.CONFLICT, "Backfill the family: the reviewer-tracking mode was switched since.")
+    PendingOverlayUnavailable = (
+        _K.CONTENTION,
+        "What saves left pending cannot be added to the rows: `statlib worker fold` takes it away.",
+    )
 
 
 class OperateReason(Reason):
@@ -65,6 +69,10 @@ class OperateReason(Reason):
     ScopeUnknown = (_K.INVALID, "Name a scope that the family declares for this project.")
     WriterGracePending = (_K.CONTENTION, "A save begun before the opening may still land: try again after the grace.")
     PublicationRaceLost = (_K.CONTENTION, "Saves moved the clocks meanwhile: try again, best at a quiet moment.")
+    PendingNotDrained = (
+        _K.CONTENTION,
+        "What was written meanwhile cannot be told from what is counted: try again, the fold takes it away first.",
+    )
     RebuildStarved = (_K.CONTENTION, "Saves come faster than the family calculates: backfill when they pause.")
     SettingsExclude = (_K.DISABLED, "Add the project and family to this host's settings and restart it.")
     GateClosed = (_K.DISABLED, "Open the fleet mode and the project's narrow gate first.")
