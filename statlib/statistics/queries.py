@@ -23,6 +23,7 @@ from statlib.statistics.documents import (
     Row,
 )
 from statlib.statistics.envelopes import Envelope
+from statlib.statistics.pending import OLDEST, PENDING
 from statlib.statistics.served_rows import SERVED_FIELDS
 
 # Not the project: making 172 UUIDs took a seventh of reading a bundle. No tag either, which is a stage more per row.
@@ -132,11 +133,31 @@ def visible_rows(project: UUID, scopes: Mapping[str, Sequence[str] | None]) -> d
     return {"ProjectId": project, **chosen, "IsPublished": True}
 
 
+def pending_sets(project: UUID, documents_max: int) -> Pipeline:
+    """On the source collection, by its partial index: what is pending in a project, of as many documents.
+
+    The audit says up to which version a set that makes no sense may have held anything.
+    """
+    fields = dict.fromkeys((PENDING, "Audit.Version", "Audit.LastModified"), 1)
+    return [
+        {"$match": {"ProjectId": project, OLDEST: {"$exists": True}}},
+        {"$limit": documents_max},
+        {"$project": {"_id": 0, **fields}},
+    ]
+
+
 def bundle(
-    catalogue: AnyCatalogue, project: UUID, scopes: Mapping[str, Sequence[str] | None], live_since: Mapping[str, Any]
+    catalogue: AnyCatalogue,
+    project: UUID,
+    scopes: Mapping[str, Sequence[str] | None],
+    *,
+    live_since: Mapping[str, Any],
+    now: Any,
+    pending_max: int | None,
 ) -> Pipeline:
     """On the global control: everything that a bundle read needs, as streams with constant predicates: each document
-    under its ``Kind``, but the rows bare.
+    under its ``Kind``, but the rows bare. ``pending_max``: pending sets that are asked for; None: their index need not
+    exist.
 
     Streams, not look-ups: there is no 16 MiB limit on the whole, and each uses its index.
     """
@@ -148,15 +169,19 @@ def bundle(
         return {"$project": {"_id": 0, "Kind": kind, "Document": "$$ROOT"}}
 
     guards = [guard_id(project, family) for family in scopes]
-    return [
+    streams = [
         {"$match": {"_id": GLOBAL_ID}},
-        tagged("fleet"),
+        {"$project": {"_id": 0, "Kind": "fleet", "Document": "$$ROOT", "Now": now}},
         stream(CONTROL, {"_id": project}, tagged("control")),
         stream(catalogue.context_collection, {"_id": project}, tagged("context")),
         stream(GUARD, {"_id": {"$in": guards}}, tagged("guard")),
         stream(ROW, visible_rows(project, scopes), _SERVED_ROW),
         stream(MEMBER, live_since, tagged("member")),
     ]
+    if pending_max is not None:
+        found = [*pending_sets(project, pending_max), tagged("pending")]
+        streams.append({"$unionWith": {"coll": catalogue.source_collection, "pipeline": found}})
+    return streams
 
 
 def row_key(project: UUID, family: str, scope: str, guard: Guard) -> dict[str, Any]:
