@@ -31,6 +31,7 @@ from statlib.review.loading.store import StoredReview, store
 
 EXIT_ROWS_NOT_LOADED = 1
 PROBLEMS_SHOWN = 20
+NAME_CHARACTERS_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,8 @@ def load(
         raise click.UsageError("Give a FOLDER or --simulated, one of them.")
     if given and not simulated:
         raise click.UsageError(f"--{next(iter(given))} goes with --simulated only.")
+    if name is not None and not _can_name_a_project(name):
+        raise click.UsageError(f"--name: give 1 to {NAME_CHARACTERS_MAX} characters of Unicode.")
     if review is not None and simulated:
         raise click.UsageError("--review goes with a FOLDER only.")
     if folder is not None:
@@ -121,6 +124,11 @@ def load(
     answer(Loaded(reports), [*_lines_of(reports), *(copied_records(reviews, settings) if postgres else ())])
     if any(report.problems or not report.stored.studies for report in reports):
         click.get_current_context().exit(EXIT_ROWS_NOT_LOADED)
+
+
+def _can_name_a_project(name: str) -> bool:
+    """As an edit may rename it; a command line also holds bytes that are no text."""
+    return 1 <= len(name) <= NAME_CHARACTERS_MAX and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _read_folder(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
@@ -14,6 +15,7 @@ from uuid import UUID
 import click
 
 _JSON = "statlib.json"
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -34,12 +36,15 @@ def wants_json(context: click.Context) -> bool:
 
 
 def answer(value: Any, text: str | Sequence[str]) -> None:
-    """Print ``value`` (a dataclass, mapping or sequence) as JSON if asked to, else ``text``, line by line."""
+    """Print ``value`` (a dataclass, mapping or sequence) as JSON if asked to, else ``text``, line by line.
+
+    Names are what people typed: none of them may steer the reader's terminal.
+    """
     if wants_json(click.get_current_context()):
         click.echo(json.dumps(plain(value), ensure_ascii=False))
         return
     for line in [text] if isinstance(text, str) else text:
-        click.echo(line)
+        click.echo(_STEERING.sub("\N{REPLACEMENT CHARACTER}", line))
 
 
 def counted(count: int, singular: str, several: str = "") -> str:

@@ -169,3 +169,15 @@ def test_config_names_the_settings_file_and_an_absent_one_is_bad_input() -> None
     result = run("--config", "/nonexistent/statlib.toml", "status")
     assert result.exit_code == 2
     assert "/nonexistent/statlib.toml" in result.stderr
+
+
+def test_no_name_in_an_answer_steers_the_terminal() -> None:
+    assert run("trial", "\x1b[2Jas\u0085told\x7f\tin full").stdout == "did �[2Jas�told�\tin full\n"
+    assert json.loads(run("trial", "\x1b[2J", "--json").stdout) == {"did": "\x1b[2J"}
+
+
+@pytest.mark.parametrize("name", ["", "x" * 401, "\udcff"])
+def test_a_name_that_no_project_can_bear_is_bad_usage(name: str) -> None:
+    done = run("load", "--simulated", "--name", name)
+    assert done.exit_code == 2
+    assert "--name: give 1 to 400 characters" in done.stderr
