@@ -10,6 +10,7 @@ import threading
 import click
 
 from statlib.cli.backfill_worker import backfills
+from statlib.cli.fold_worker import fold
 from statlib.cli.output import answer, json_option
 from statlib.kernel.settings import OutboxSettings, load_settings
 from statlib.mongo.connection import connected
@@ -69,3 +70,4 @@ def _receiver(settings: OutboxSettings) -> Receiver:
 
 
 worker.add_command(backfills)
+worker.add_command(fold)

@@ -39,6 +39,7 @@ FOLD_MIN_AGE_S = 0.5  # fold 3: a document whose newest entry is younger is left
 FOLD_SWEEP_S = 60.0  # fold 3: the safety net's period
 FOLD_SWEEP_AGE_S = 10.0  # fold 3: what the sweep takes for forgotten
 FOLD_SWEEP_PROJECTS_MAX = 256  # fold 3: projects of one sweep
+FOLD_TURNS_MAX = 4  # fold 3, placement: projects that one worker folds at a time
 FOLD_POLL_S = 0.2  # design, signal: how often the partial index is asked
 FOLD_YIELD_S = 30.0  # fold 3, yielding: how long a rebuild's request to be let in stands
 LIVELOCK_SKIP_AFTER = 5  # fold 3, livelock: aborts in a row of one document's own batch before it is left for a moment

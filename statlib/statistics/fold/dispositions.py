@@ -8,7 +8,7 @@ anything in the batch stales loses all of the batch's moves, since its rebuild c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -121,6 +121,19 @@ def touched(raw: Any, at: Consumer) -> frozenset[str]:
     return derived.mismatched | frozenset(derived.effects)
 
 
+def require_unknown(known: Known, aggregate: UUID, entry: Entry) -> None:
+    """Raises Underivable where something is stored of this operation of ``aggregate`` already."""
+    if (received := known.receipts.get(entry.key)) is not None:
+        same = received == entry.submission_digest
+        raise Underivable(Poison.DUPLICATE_RECEIPT if same else Poison.CONFLICTING_RECEIPT)
+    if entry.key in known.deltas:
+        raise Underivable(Poison.DUPLICATE_DELTA)
+    if entry.expected_source_revision <= known.retired.get((aggregate, entry.operation_namespace), -1):
+        raise Underivable(Poison.RETIRED_SOURCE_REVISION)
+    if entry.key in known.quarantined:
+        raise Underivable(Poison.QUARANTINE_EXISTS)
+
+
 class _Deciding:
     """One batch in the course of being decided. An operation that comes twice is known the second time."""
 
@@ -128,38 +141,25 @@ class _Deciding:
         self.consumed: list[Consumed] = []
         self.aside: list[SetAside] = []
         self.staled: dict[str, StaleCause] = {}
-        self._known, self._at = known, at
-        self._seen: dict[Key, str] = {}
+        self._receipts = dict(known.receipts)
+        self._known, self._at = replace(known, receipts=self._receipts), at
 
     def entry(self, aggregate: UUID, raw: Any) -> None:
         try:
             entry = parse_entry(raw)
-            self._require_unknown(aggregate, entry)
+            require_unknown(self._known, aggregate, entry)
             derived = derive(entry, self._at, self._at.catalogue.folding)
         except Underivable as poison:
             self.aside.append(put_aside(aggregate, raw, poison.reason))
             self._stale(touched(raw, self._at), StaleCause.POISONED)
             return
-        self._seen[entry.key] = entry.submission_digest
+        self._receipts[entry.key] = entry.submission_digest
         self.consumed.append(Consumed(aggregate, entry, derived.effects))
         self._stale(derived.mismatched, StaleCause.CONTEXT_CHANGED)
 
     def overflow(self, aggregate: UUID, overflow: Overflow) -> None:
         self.aside += dropped(aggregate, overflow)
         self._stale(self._at.catalogue.folding, StaleCause.OVERFLOWED)
-
-    def _require_unknown(self, aggregate: UUID, entry: Entry) -> None:
-        """Raises Underivable where something is stored of this operation already."""
-        committed = self._known.receipts.get(entry.key, self._seen.get(entry.key))
-        if committed is not None:
-            same = committed == entry.submission_digest
-            raise Underivable(Poison.DUPLICATE_RECEIPT if same else Poison.CONFLICTING_RECEIPT)
-        if entry.key in self._known.deltas:
-            raise Underivable(Poison.DUPLICATE_DELTA)
-        if entry.expected_source_revision <= self._known.retired.get((aggregate, entry.operation_namespace), -1):
-            raise Underivable(Poison.RETIRED_SOURCE_REVISION)
-        if entry.key in self._known.quarantined:
-            raise Underivable(Poison.QUARANTINE_EXISTS)
 
     def _stale(self, families: Iterable[str], cause: StaleCause) -> None:
         for family in families:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
@@ -54,11 +55,12 @@ class Stopped(StrEnum):
     DISAGREED = "Disagreed"  # live hosts differ about the project
     FOREIGN = "Foreign"  # it is stamped by a release that this one does not know
     LEASE_LOST = "LeaseLost"
+    FAILED = "Failed"  # it could not be finished, for the ``failure`` told; nothing is lost by it
 
 
 @dataclass
 class Folded:
-    """What one turn did. ``disabled``: the project's fold mode ended with it."""
+    """What one turn did, of which ``aborted`` tries did nothing. ``disabled``: its fold mode ended with it."""
 
     project: UUID
     stopped: Stopped = Stopped.DRAINED
@@ -68,6 +70,7 @@ class Folded:
     entries: int = 0
     quarantined: int = 0
     disabled: bool = False
+    failure: str = ""
 
     def add(self, batch: Batch) -> None:
         self.disabled = self.disabled or batch.disabled
@@ -88,10 +91,12 @@ def fold_project(
     min_age_s: float = FOLD_MIN_AGE_S,
     livelock: Livelock | None = None,
     caps: Caps | None = None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> Folded:
     """One turn, of at most ``FOLD_BATCHES_MAX`` batches, under a lease of its own.
 
-    ``livelock``: what this worker remembers of the project. Raises PyMongoError where the server cannot be reached.
+    ``livelock``: what this worker remembers of the project; ``stopping`` is asked after each batch. Raises
+    PyMongoError where the server cannot be reached, and Refusal Contended.
     """
     host.require_open()
     mongo, folded, due = host.mongo, Folded(project), Selection(project, min_age_s=min_age_s)
@@ -107,7 +112,7 @@ def fold_project(
             with leases.held(mongo, LEASE, queries.fold_lease_id(project), FOLD_LEASE_TTL_S) as lease:
                 fold = Fold(host, catalogue, project, lease, caps=caps or Caps())
                 turn = _Turn(fold, livelock or Livelock(), folded, held_since)
-                folded.stopped = turn.run(due, courteous=True)
+                folded.stopped = turn.run(due, _after_a_batch(mongo, project, stopping))
             if folded.stopped is Stopped.DRAINED and anything(mongo, catalogue, None, due):
                 folded.stopped = Stopped.MORE  # appended between the last look and the release
         except Refusal as refusal:
@@ -136,7 +141,7 @@ def drain(
     folded = Folded(project)
     fold = Fold(host, catalogue, project, lease, lease_ttl_s=ttl_s, caps=caps or Caps())
     turn = _Turn(fold, Livelock(), folded, held_since=-math.inf)
-    folded.stopped = turn.run(Selection(project, until=server_time(host.mongo)), courteous=False)
+    folded.stopped = turn.run(Selection(project, until=server_time(host.mongo)), None)
     if folded.stopped is Stopped.LEASE_LOST:
         raise Refusal(MongoReason.LeaseLost, f"the fold lease of project {project}")
     return folded
@@ -156,21 +161,20 @@ def withdraw_yield(mongo: Mongo, project: UUID) -> None:
 
 
 class _Turn:
-    """Batches under one lease. ``courteous``: it ends after ``FOLD_BATCHES_MAX`` tries, or when a rebuild asks for the
-    lease; otherwise only once nothing is left, waiting for documents that are left out for a moment."""
+    """Batches under one lease."""
 
     def __init__(self, fold: Fold, livelock: Livelock, folded: Folded, held_since: float) -> None:
         self._fold, self._livelock, self._folded = fold, livelock, folded
         self._renewed_at = held_since
         self._blameless_aborts = 0
 
-    def run(self, due: Selection, *, courteous: bool) -> Stopped:
-        mongo, clock = self._fold.host.mongo, self._fold.host.mongo.clock
+    def run(self, due: Selection, interrupted: Callable[[int], Stopped | None] | None) -> Stopped:
+        """``interrupted`` is asked after each try, with their number. Without it nothing ends the turn before nothing
+        is left, and documents that are left out for a moment are waited for."""
+        clock = self._fold.host.mongo.clock
         for tried in itertools.count():
-            if courteous and tried >= FOLD_BATCHES_MAX:
-                return Stopped.MORE
-            if courteous and tried and _yield_is_requested(mongo, self._fold.project):
-                return Stopped.YIELDED
+            if tried and interrupted is not None and (reason := interrupted(tried)) is not None:
+                return reason
             batch = self._next(due)
             match batch.end:
                 case End.FOREIGN:
@@ -179,7 +183,7 @@ class _Turn:
                     return Stopped.LEASE_LOST
                 case End.NOTHING_DUE:
                     wait_s = self._livelock.wait_s(clock.monotonic())
-                    if courteous or not wait_s:
+                    if interrupted is not None or not wait_s:
                         return Stopped.MORE if wait_s else Stopped.DRAINED
                     time.sleep(wait_s)
                 case End.FOLDED | End.ABORTED:
@@ -221,6 +225,15 @@ class _Turn:
         if given_up is not None:
             begun = self._fold.host.mongo.clock.monotonic()
             self._note(discard(self._fold, given_up), begun)
+
+
+def _after_a_batch(mongo: Mongo, project: UUID, stopping: Callable[[], bool]) -> Callable[[int], Stopped | None]:
+    def interrupted(tried: int) -> Stopped | None:
+        if tried >= FOLD_BATCHES_MAX or stopping():
+            return Stopped.MORE
+        return Stopped.YIELDED if _yield_is_requested(mongo, project) else None
+
+    return interrupted
 
 
 def _yield_is_requested(mongo: Mongo, project: UUID) -> bool:
