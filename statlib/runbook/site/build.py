@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,16 @@ from statlib.kernel.refusals import Refusal, SettingsReason
 from statlib.runbook.archive import is_run_folder, run_at
 from statlib.runbook.site import ledger as ledgers
 from statlib.runbook.site.ledger import Ledger
-from statlib.runbook.site.pages import INDEX_NAME, index_page, look_digest, month_page, month_page_name, row, trend_item
+from statlib.runbook.site.pages import (
+    INDEX_NAME,
+    index_page,
+    look_digest,
+    month_item,
+    month_page,
+    month_page_name,
+    row,
+    trend_item,
+)
 from statlib.runbook.site.records import RunRecord, month_of, read_record
 from statlib.runbook.site.trends import RUNS_MAX, trend_of
 
@@ -115,31 +124,36 @@ def _write_pages(archive: Path, ledger: Ledger, changes: _Changes, *, everything
     if not (everything or changes.added or changes.removed):
         return 0
     months = ledger.months()
-    first_parts: dict[str, int] = {}
-    if everything:
-        first_parts = {month.name: 1 for month in months}
-    else:
-        first_parts = dict.fromkeys(changes.months_cut, 1)
-        for record in changes.added:
-            month, part = month_of(record.started), ledger.count_before(record) // PART_RUNS_MAX + 1
-            first_parts[month] = min(part, first_parts.get(month, part))
     links = {month.name: range(1, _parts(month.runs) + 1) for month in months}
+    first_parts = dict.fromkeys(links, 1) if everything else _first_parts(ledger, changes)
     written = 0
-    for month, first in first_parts.items():
-        for part in links.get(month, range(0))[first - 1 :]:
-            page = month_page(month, part, ledger.part_of_month(month, part, PART_RUNS_MAX))
-            _replace(archive / month_page_name(month, part), page)
+    for name, first in first_parts.items():
+        for part in links.get(name, range(0))[first - 1 :]:
+            page = month_page(name, part, ledger.part_of_month(name, part, PART_RUNS_MAX))
+            _replace(archive / month_page_name(name, part), page)
             written += 1
+    for month in months:
+        if month.name in first_parts:
+            ledger.keep_month(month.name, month_item(month, links[month.name]))
     for runbook in changes.runbooks.union(ledger.runbooks() if everything else ()):
         if runs := ledger.of_runbook(runbook, RUNS_MAX):
             ledger.keep_trend(runbook, trend_item(trend_of(runs)))
         else:
             ledger.drop_trend(runbook)
-    shown = ledger.newest(INDEX_RUNS_MAX)
-    _replace(archive / INDEX_NAME, index_page(shown, months, links, ledger.trends(), ledger.last_failures(2)))
+    newest, failures = ledger.newest(INDEX_RUNS_MAX), ledger.last_failures(2)
+    _replace(archive / INDEX_NAME, index_page(newest, months, ledger.month_items(), ledger.trends(), failures))
     if everything or changes.months_cut:
-        _remove_left_over(archive, {month_page_name(month, part) for month, parts in links.items() for part in parts})
+        _remove_left_over(archive, {month_page_name(name, part) for name, parts in links.items() for part in parts})
     return written + 1
+
+
+def _first_parts(ledger: Ledger, changes: _Changes) -> Mapping[str, int]:
+    """Of each month that changed, the oldest part that did: in it and in those after it runs have moved."""
+    first = dict.fromkeys(changes.months_cut, 1)
+    for record in changes.added:
+        month, part = month_of(record.started), ledger.count_before(record) // PART_RUNS_MAX + 1
+        first[month] = min(part, first.get(month, part))
+    return first
 
 
 def _remove_left_over(archive: Path, linked: Collection[str]) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from statlib.runbook.site.records import Outcome, RunRecord, month_of
 
 LEDGER_NAME = ".site-ledger.sqlite"
-LAYOUT = 2  # raise it when records change: a ledger of another layout is made anew
+LAYOUT = 3  # raise it when records change: a ledger of another layout is made anew
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 _BETWEEN_NAMES = "/"  # what no folder's name holds
 
 _LINE = "SELECT runbook, month, outcome, line FROM run"
@@ -29,9 +30,10 @@ _SCHEMA = (
     "CREATE INDEX run_by_month ON run (month, started, runbook, folder)",
     "CREATE INDEX run_by_runbook ON run (runbook, started, folder)",
     "CREATE INDEX run_failed ON run (started) WHERE outcome IN ('failed', 'stopped')",
-    "CREATE TABLE month (name TEXT PRIMARY KEY, runs INTEGER NOT NULL, failed INTEGER NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE month (
+       name TEXT PRIMARY KEY, runs INTEGER NOT NULL, failed INTEGER NOT NULL, item TEXT NOT NULL) WITHOUT ROWID""",
     """CREATE TRIGGER run_added AFTER INSERT ON run BEGIN
-       INSERT INTO month VALUES (new.month, 1, new.outcome IN ('failed', 'stopped'))
+       INSERT INTO month VALUES (new.month, 1, new.outcome IN ('failed', 'stopped'), '')
        ON CONFLICT (name) DO UPDATE SET runs = runs + 1, failed = failed + excluded.failed; END""",
     """CREATE TRIGGER run_dropped AFTER DELETE ON run BEGIN
        UPDATE month SET runs = runs - 1, failed = failed - (old.outcome IN ('failed', 'stopped'))
@@ -140,7 +142,17 @@ class Ledger:
 
     def months(self) -> tuple[Month, ...]:
         """Newest first."""
-        return tuple(Month(*row) for row in self._rows.execute("SELECT * FROM month ORDER BY name DESC"))
+        return tuple(
+            Month(*row) for row in self._rows.execute("SELECT name, runs, failed FROM month ORDER BY name DESC")
+        )
+
+    def keep_month(self, month: str, item: str) -> None:
+        """The item of a month that has runs, as it is rendered now."""
+        self._rows.execute("UPDATE month SET item = ? WHERE name = ?", (item, month))
+
+    def month_items(self) -> tuple[str, ...]:
+        """Newest first."""
+        return tuple(row[0] for row in self._rows.execute("SELECT item FROM month ORDER BY name DESC"))
 
     def keep_trend(self, runbook: str, item: str) -> None:
         self._rows.execute("INSERT OR REPLACE INTO trend VALUES (?, ?)", (runbook, item))
@@ -176,7 +188,7 @@ class Ledger:
 
     def _lines(self, query: str, *values: str | int) -> tuple[Line, ...]:
         found = self._rows.execute(query, values)
-        return tuple(Line(runbook, month, Outcome(outcome), html) for runbook, month, outcome, html in found)
+        return tuple(Line(runbook, month, _OUTCOMES[outcome], html) for runbook, month, outcome, html in found)
 
     def _records(self, query: str, *values: str | int) -> tuple[RunRecord, ...]:
         return tuple(RunRecord.model_validate_json(row[0]) for row in self._rows.execute(query, values))

@@ -129,28 +129,19 @@ class MonthLink:
 def index_page(
     lines: Sequence[Line],
     months: Sequence[Month],
-    parts: Mapping[str, range],
+    month_items: Sequence[str],
     trends: Sequence[str],
     failures: Sequence[RunRecord],
 ) -> str:
-    """The first page: ``lines`` newest first, of an archive that has ``months``, each on pages ``parts``; ``trends``
-    are items as ``trend_item`` gives them."""
+    """The first page: ``lines`` newest first, of an archive that has ``months``. ``month_items`` and ``trends`` are as
+    ``month_item`` and ``trend_item`` gave them."""
     total, failed = sum(month.runs for month in months), sum(month.failed for month in months)
-    links = tuple(
-        MonthLink(
-            month_words(month.name),
-            q.plural(month.runs, "run"),
-            month.failed,
-            tuple(month_page_name(month.name, part) for part in reversed(parts[month.name])),
-        )
-        for month in months
-    )
     return _render(
         lines,
         title=f"{q.plural(total, 'run')}, {q.number(failed)} failed" if total else "No run yet",
         failures=[(Row(run), _day(run)) for run in failures],
         trends=_own("\n".join(trends)),
-        months=links,
+        months=_own("\n".join(month_items)),
         total=total,
         counts={month.name: month for month in months},
     )
@@ -196,6 +187,13 @@ def trend_item(trend: Trend) -> str:
     return str(_rows_module().trend(trend, _own(trend.svg()), Row(trend.last)))
 
 
+def month_item(month: Month, parts: range) -> str:
+    """A month and the way to its pages, for the list of all on the first page."""
+    pages = tuple(month_page_name(month.name, part) for part in reversed(parts))
+    link = MonthLink(month_words(month.name), q.plural(month.runs, "run"), month.failed, pages)
+    return str(_rows_module().month_link(link))
+
+
 def _render(
     lines: Sequence[Line],
     *,
@@ -204,7 +202,7 @@ def _render(
     home: str = "",
     failures: Sequence[tuple[Row, str]] = (),
     trends: Markup | None = None,
-    months: Sequence[MonthLink] = (),
+    months: Markup | None = None,
     counts: Mapping[str, Month] | None = None,
 ) -> str:
     script = _read("site.js")

@@ -116,6 +116,23 @@ def test_an_update_reads_only_what_is_new(archive: Path, monkeypatch: pytest.Mon
     assert linked(archive / "index.html")[0].endswith(another.name)
 
 
+@pytest.mark.parametrize("what", ["row", "trend_item", "month_item", "month_page"])
+def test_an_update_draws_one_of_each_for_one_new_run(what: str, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "PART_RUNS_MAX", 7)
+    update_site(archive)
+    drawn: list[object] = []
+    draw = getattr(build, what)
+
+    def drawing(*given: object) -> str:
+        drawn.append(given)
+        return str(draw(*given))
+
+    monkeypatch.setattr(build, what, drawing)
+    leave_another(archive)
+    update_site(archive)
+    assert len(drawn) == 1
+
+
 def test_a_folder_that_did_not_change_is_not_even_listed(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long_ago = NEWEST.timestamp()
     for folder in archive.iterdir():
@@ -272,7 +289,7 @@ def test_no_text_of_a_run_becomes_markup() -> None:
         runbook=HOSTILE, folder=HOSTILE, deployment=HOSTILE, words=HOSTILE, detail=HOSTILE,
         measures=[Measure(label=HOSTILE, value=1, unit=HOSTILE)],
     )  # fmt: skip
-    for text in (row(hostile), index_page((), (), {}, [trend_item(trend_of([hostile]))], [hostile, hostile])):
+    for text in (row(hostile), index_page((), (), (), [trend_item(trend_of([hostile]))], [hostile, hostile])):
         assert "<script>alert" not in text
         assert "<b onmouseover" not in text
 
