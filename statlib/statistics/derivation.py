@@ -79,9 +79,9 @@ def _of_transition(
 ) -> dict[str, Effect]:
     try:
         before, after = transitions.images(transition)
-    except (KeyError, TypeError, ValueError) as error:
+        derived = {family: at.catalogue.families[family].derive(before, after, at.context) for family in families}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:  # an entry must not stop what follows it
         raise Underivable(Poison.UNDESERIALIZABLE) from error
-    derived = {family: at.catalogue.families[family].derive(before, after, at.context) for family in families}
     return {family: effect for family, effect in derived.items() if effect.touches}
 
 
