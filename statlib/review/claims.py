@@ -14,7 +14,9 @@ from statlib.review.catalogue import REVIEW
 from statlib.review.documents import InclusionClass, Project, SessionStatus, Stage, StageKind, Study, Tally
 from statlib.review.namespaces import ANNOTATION_NAMESPACE
 from statlib.review.stages import stage_of
+from statlib.review.transitions import Kind
 from statlib.statistics.catalogue import Document, Pipeline
+from statlib.statistics.claim_entries import ClaimTransition
 from statlib.statistics.claims import claim
 from statlib.statistics.documents import TrackingMode
 from statlib.statistics.hosts import Host
@@ -71,6 +73,26 @@ class PlaceClaim:
             {"$set": {"Tallies": {"$map": {"input": "$Tallies", "in": counted}}}},
         ]
 
+    def transition(self) -> ClaimTransition:
+        """Of the study as the claim meets it: its profile, and the stage. Reads nothing that may be absent or of
+        another type without asking first."""
+        tally = {"$first": {"$filter": {"input": _list("$Tallies"), "cond": _is_of(self.stage)}}}
+        sessions = {"$filter": {"input": _list("$Sessions"), "cond": _is_of(self.stage)}}
+        reservations = {"$filter": {"input": _list("$SlotReservations"), "cond": _is_of(self.stage)}}
+        included = {"$filter": {"input": _list("$Screenings"), "cond": {"$eq": ["$$this.Included", True]}}}
+        return ClaimTransition(
+            Kind.ANNOTATION_RESERVATION_CLAIM,
+            {
+                "N": {"$size": _list("$Screenings")},
+                "I": {"$size": included},
+                "StageId": {"$literal": self.stage},
+                "InvestigatorId": {"$literal": self.investigator},
+                "Tally": {"$let": {"vars": {"tally": tally}, "in": {"$cond": ["$$tally", _counts("$$tally"), None]}}},
+                "Sessions": {"$map": {"input": sessions, "in": _profile("$$this")}},
+                "Reservations": {"$map": {"input": reservations, "in": "$$this.InvestigatorId"}},
+            },
+        )
+
     def held_in(self, source: Document) -> bool:
         own = (self.stage, self.investigator)
         return any((r.stage_id, r.investigator_id) == own for r in Study.from_bson(source).slot_reservations)
@@ -112,6 +134,23 @@ def _completed(sessions: str) -> dict[str, Any]:
 
 def _is_of(stage: UUID) -> dict[str, Any]:
     return {"$eq": ["$$this.StageId", stage]}
+
+
+def _counts(tally: str) -> dict[str, str]:
+    return {name: f"{tally}.{name}" for name in ("NCS", "NCCS", "RS", "RC", "Reservations")}
+
+
+def _profile(session: str) -> dict[str, Any]:
+    return {
+        "Id": f"{session}.Id",
+        "InvestigatorId": f"{session}.InvestigatorId",
+        "Completed": {"$eq": [f"{session}.Status", SessionStatus.COMPLETED.value]},
+        "Reconciliation": {"$eq": [f"{session}.Reconciliation", True]},
+    }
+
+
+def _list(path: str) -> dict[str, Any]:
+    return {"$cond": [{"$isArray": path}, path, []]}
 
 
 def _array(path: str) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 A claim is one findAndModify: its filter alone decides, on the server, on the document as it is at that moment. Of two
 rivals for the last place exactly one is admitted. Under statistics the same command runs inside the transaction that
 keeps them, and is run again after every definite abort, so that a collision over statistics never decides a claim.
+Where saves fold it is one command again, with one stage more, by which the document keeps what there is to fold.
 
 There is no envelope: a repetition runs the filter again, which refuses whoever holds the place already. An unknown
-result is resolved by looking whether the place is held.
+result is resolved by looking whether the place is held, or whether a trail says that it was taken.
 """
 
 from __future__ import annotations
@@ -32,15 +33,19 @@ from statlib.statistics.arms import Arm, choose
 from statlib.statistics.attempts import LOOK_AT_THE_CAUSE, may_have_applied
 from statlib.statistics.bounds import CLAIM_ATTEMPTS_MAX, PRE_WRITE_DEADLINE_S, SAVE_ATTEMPTS_MAX
 from statlib.statistics.catalogue import AnyCatalogue, Document, Pipeline
+from statlib.statistics.claim_entries import ClaimTransition, pending_stage
 from statlib.statistics.coordinator import leave_receipts
 from statlib.statistics.documents import RECEIPT, Receipt, TrackingMode
 from statlib.statistics.effects import Operation, Operations, record_change
+from statlib.statistics.entries import Saver
 from statlib.statistics.hosts import Host
 from statlib.statistics.outcomes import Cause, Committed, Saved
+from statlib.statistics.pending import PENDING, pending_of
 from statlib.statistics.reasons import SaveReason
-from statlib.statistics.sources import Loaded, load
+from statlib.statistics.sources import Loaded, load, load_with_trail
 from statlib.statistics.state import ProjectState, read_state
 from statlib.statistics.submissions import Stream
+from statlib.statistics.trail import Trail, trail_of
 from statlib.statistics.unit import Overtaken, Unit
 
 _LINEARIZABLE = ReadConcern("linearizable")
@@ -59,6 +64,10 @@ class Claim(Protocol):
 
     def stages(self, now: Any) -> Pipeline:
         """The update. ``now`` is the expression of the server's time. The version moves besides."""
+        ...
+
+    def transition(self) -> ClaimTransition:
+        """What waits in the document until it is folded."""
         ...
 
     def held_in(self, source: Document) -> bool:
@@ -82,9 +91,12 @@ class _NotAdmitted(Exception):
 
 @dataclass
 class _Unanswered:
-    """A write without an answer, made ``onto`` a version (None: a source-only one, whose version nobody knows)."""
+    """A write without an answer, made ``onto`` a version. Single writes name none: ``since`` is the one that was there
+    before, and they are made onto that or a later one."""
 
-    onto: int | None
+    arm: Arm
+    since: int
+    onto: int | None = None
 
     def may_land_on(self, version: int | None) -> bool:
         """Or has landed. A transaction cannot land on a document that has moved on without it."""
@@ -117,31 +129,38 @@ class _Claiming:
 
     def run(self) -> Saved | None:
         while True:
-            with self._turn():
-                answer = self._once(self._load())
+            loaded = self._load()
+            with self._turn(loaded):
+                answer = self._once(loaded)
             if not isinstance(answer, Cause):
                 return answer
             self.failed.append(answer)
             back_off(len(self.failed))
 
-    def _turn(self) -> AbstractContextManager[Any]:
-        included = self.host.includes(self.stream.project)
-        return self.host.turns.turn(self.stream.project) if included else nullcontext()
+    def _turn(self, loaded: Loaded) -> AbstractContextManager[Any]:
+        """Claims that fold, as saves that do, need no queue. A transaction reads anew what it decides by."""
+        if self.host.includes(self.stream.project) and self._arm(loaded) is not Arm.FOLD:
+            return self.host.turns.turn(self.stream.project)
+        return nullcontext()
+
+    def _arm(self, loaded: Loaded) -> Arm:
+        folds = self.host.fold and self.catalogue.transitions is not None
+        return choose(included=self.host.includes(self.stream.project), control=loaded.control, fold=folds)
 
     def _once(self, loaded: Loaded) -> Saved | Cause | None:
         if (landed := self._landed(loaded)) is not None:
             return landed
         with self._no_false_no(loaded):
-            arm = choose(included=self.host.includes(self.stream.project), control=loaded.control)
+            arm = self._arm(loaded)
             if self._exhausted:
                 raise Refusal(SaveReason.AttemptsExhausted, self.stream.name)
-            outcome = self._transactional() if arm is Arm.TRANSACTIONAL else self._source_only(loaded)
+            outcome = self._transactional(loaded) if arm is Arm.TRANSACTIONAL else self._single_write(loaded, arm)
         if isinstance(outcome, Cause):
             telemetry.count("claims.failed_attempts", cause=outcome, arm=arm)
             return outcome
         if outcome is None:
             return self._not_admitted(arm)
-        return self._saved(arm, outcome.revision_after)
+        return self._saved(arm, outcome.revision_after, leaves_receipt=outcome.leaves_receipt)
 
     def _not_admitted(self, arm: Arm) -> Saved | None:
         """A no of the filter, unless it was this claim's own unanswered write that it met, or may yet be overtaken by.
@@ -154,7 +173,8 @@ class _Claiming:
         with self._asking(), pymongo.timeout(PRE_WRITE_DEADLINE_S):
             source = look.find_one({"_id": self.stream.aggregate})
         if source is not None and self.wanted.held_in(source):
-            return self._saved(arm, source["Audit"]["Version"])
+            taken = self._by_trail(trail_of(pending_of(source)), self.unanswered)
+            return taken or self._saved(arm, source["Audit"]["Version"], leaves_receipt=arm is Arm.TRANSACTIONAL)
         if self.unanswered.may_land_on(source["Audit"]["Version"] if source else None):
             raise self._unresolved("neither held nor certain not to be")
         return None
@@ -168,11 +188,22 @@ class _Claiming:
         """The outcome of an unanswered write, if what is stored proves it."""
         if self.unanswered is None:
             return None
-        onto = self.unanswered.onto
-        arm = Arm.SOURCE_ONLY if onto is None else Arm.TRANSACTIONAL
+        arm, onto = self.unanswered.arm, self.unanswered.onto
         if onto is not None and self._receipt_of(onto):
-            return self._saved(arm, onto + 1)
-        return self._saved(arm, loaded.version) if self.wanted.held_in(loaded.source) else None
+            return self._saved(arm, onto + 1, leaves_receipt=True)
+        if loaded.trail is not None and (taken := self._by_trail(loaded.trail, self.unanswered)):
+            return taken
+        if not self.wanted.held_in(loaded.source):
+            return None
+        return self._saved(arm, loaded.version, leaves_receipt=arm is Arm.TRANSACTIONAL)
+
+    def _by_trail(self, trail: Trail, unanswered: _Unanswered) -> Saved | None:
+        """The claim that was folded, or waits for it, since the unanswered write: held still, or let go again."""
+        met = trail.latest_of(self.stream.namespace, {self.stream.name})
+        trace = trail.of((self.stream.namespace, f"{self.stream.name}:{met}"))
+        if unanswered.arm is not Arm.FOLD or trace is None or met < unanswered.since:
+            return None
+        return self._saved(Arm.FOLD, met + 1, leaves_receipt=trace.leaves_receipt)
 
     def _receipt_of(self, version: int) -> bool:
         key = {
@@ -184,32 +215,48 @@ class _Claiming:
             return self.mongo.collection(RECEIPT).find_one(key, {"_id": 1}) is not None
 
     def _load(self) -> Loaded:
+        project, aggregate = self.stream.project, self.stream.aggregate
         with self._asking():
-            return load(self.mongo, self.catalogue, self.stream.project, self.stream.aggregate)
+            if self.unanswered is None or self.unanswered.arm is not Arm.FOLD:
+                return load(self.mongo, self.catalogue, project, aggregate)
+            streams = queries.Streams(self.stream.namespace, (self.stream.name,))
+            return load_with_trail(self.mongo, self.catalogue, project, aggregate, streams)
 
-    def _source_only(self, loaded: Loaded) -> Committed | Cause | None:
+    def _single_write(self, loaded: Loaded, arm: Arm) -> Committed | Cause | None:
         remaining_s = PRE_WRITE_DEADLINE_S - (self.mongo.clock.monotonic() - loaded.read_at)
         if remaining_s <= 0:
             return Cause.LATE
         now = self.mongo.clock.mongo_now()
         deadline = queries.before_deadline(loaded.now, PRE_WRITE_DEADLINE_S, now)
         wanted = self._filter(loaded.context, loaded.fleet.reviewer_tracking_mode, deadline)
+        first = [self._pending_stage(loaded, now)] if arm is Arm.FOLD else []
+        overflow = f"{PENDING}.Overflow"
         try:
             with pymongo.timeout(remaining_s):
-                before = self.mongo.collection(self.catalogue.source_collection).find_one_and_update(
-                    wanted, self._update(now), projection={"Audit.Version": 1}, return_document=ReturnDocument.BEFORE
+                after = self.mongo.collection(self.catalogue.source_collection).find_one_and_update(
+                    wanted,
+                    [*first, *self._update(now)],
+                    projection={"Audit.Version": 1, overflow: 1},
+                    return_document=ReturnDocument.AFTER,
                 )
         except PyMongoError as error:
             if not may_have_applied(error):
                 raise Fault("the claim was not accepted by the server", remedy=LOOK_AT_THE_CAUSE) from error
-            self.unanswered = _Unanswered(onto=None)
+            self.unanswered = _Unanswered(arm, since=loaded.version)
             return Cause.UNKNOWN
-        if before is not None:
-            return Committed(before["Audit"]["Version"] + 1)
-        late = self.mongo.clock.monotonic() - loaded.read_at > PRE_WRITE_DEADLINE_S
-        return Cause.LATE if late else None
+        if after is None:
+            late = self.mongo.clock.monotonic() - loaded.read_at > PRE_WRITE_DEADLINE_S
+            return Cause.LATE if late else None
+        fitted = arm is Arm.FOLD and after[PENDING].get("Overflow") is None
+        if arm is Arm.FOLD and not fitted:
+            telemetry.count("pending_entries.overflowed")
+        return Committed(after["Audit"]["Version"], leaves_receipt=fitted)
 
-    def _transactional(self) -> Committed | Cause | None:
+    def _pending_stage(self, loaded: Loaded, now: Any) -> dict[str, Any]:
+        saver = Saver.of(self.catalogue, self.host.families, loaded.context, loaded.fleet)
+        return pending_stage(saver, self.stream, self.wanted.transition(), now)
+
+    def _transactional(self, loaded: Loaded) -> Committed | Cause | None:
         at = _Progress()
         try:
             with pymongo.timeout(PRE_WRITE_DEADLINE_S):
@@ -222,7 +269,7 @@ class _Claiming:
             if refusal.reason is MongoReason.Contended:
                 return at.cause
             if refusal.reason is MongoReason.CommitOutcomeUnknown:
-                self.unanswered = _Unanswered(onto=at.version)
+                self.unanswered = _Unanswered(Arm.TRANSACTIONAL, since=loaded.version, onto=at.version)
                 return Cause.UNKNOWN
             raise
         except PyMongoError as error:
@@ -255,7 +302,7 @@ class _Claiming:
         unit = Unit(self.mongo, session, state)
         record_change(unit, self.host, self.catalogue, Operations(operation), before=before, after=after)
         leave_receipts(unit, [_receipt(stream, operation, at.version, state)])
-        return Committed(revision_after=at.version + 1)
+        return Committed(revision_after=at.version + 1, leaves_receipt=True)
 
     def _filter(self, context: Document, tracking: TrackingMode, *further: Mapping[str, Any]) -> dict[str, Any]:
         identity = {"_id": self.stream.aggregate, "ProjectId": self.stream.project}
@@ -264,13 +311,13 @@ class _Claiming:
     def _update(self, now: Any) -> Pipeline:
         return [*self.wanted.stages(now), *queries.source_update({}, now)]
 
-    def _saved(self, arm: Arm, revision_after: int) -> Saved:
+    def _saved(self, arm: Arm, revision_after: int, *, leaves_receipt: bool) -> Saved:
         return Saved(
             operation_id=f"{self.stream.name}:{revision_after - 1}",
             namespace=self.stream.namespace,
             arm=arm,
             duplicate=False,
-            leaves_receipt=arm is Arm.TRANSACTIONAL,
+            leaves_receipt=leaves_receipt,
             revision_after=revision_after,
             failed_attempts=tuple(self.failed),
         )
