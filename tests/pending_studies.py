@@ -5,14 +5,13 @@ What a writer would decide is given; what it leaves behind is what the domain en
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
 from statlib.mongo.connection import Mongo
 from statlib.review.annotation import tallies_after
 from statlib.review.catalogue import REVIEW
-from statlib.review.documents import STUDIES, Screening, Study
+from statlib.review.documents import STUDIES, Screening, Session, SessionStatus, Study
 from statlib.statistics.documents import GLOBAL_CONTROL, GlobalControl
 from statlib.statistics.pending import FOLD_PROTOCOL, PENDING, Entry, appended, pending_of
 from tests.reviews import JOINED, Review
@@ -73,6 +72,9 @@ def screen(review: Review, study: UUID, *who: UUID, include: bool = True) -> Ent
     return leave(review, study, screenings=decided(review, study, *who, include=include))
 
 
-def screen_all(review: Review, studies: Sequence[UUID], who: UUID) -> None:
-    for study in studies:
-        screen(review, study, who)
+def work(review: Review, study: UUID, who: UUID) -> Entry:
+    """Somebody starts a session on the first stage."""
+    started = Session(
+        id=uuid4(), stage_id=review.stages[0], investigator_id=who, status=SessionStatus.STARTED, at_utc=JOINED
+    )
+    return leave(review, study, sessions=(*Study.from_bson(review.study(study)).sessions, started))

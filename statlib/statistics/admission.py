@@ -5,10 +5,14 @@ scopes run side by side, of which the family's one candidate lets only the later
 counted in vain. What makes a publication safe is the candidate and the clocks; the lease makes sure that an owner which
 froze and woke publishes nothing, and that nobody counts what somebody else is counting. Both hold as well for the
 family as for each of its scopes, and the nine families of a project with 172 scopes cost nine leases.
+
+A rebuild of what folds takes the fold's lease of the project as well, which is its only wait: whoever folds has it for
+one batch more at most.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -17,22 +21,27 @@ from uuid import UUID
 from pymongo import UpdateOne
 from pymongo.client_session import ClientSession
 
+from statlib.kernel.cancellation import require_not_cancelled
 from statlib.kernel.identifiers import new_token
 from statlib.kernel.refusals import Refusal
 from statlib.mongo.connection import Mongo
 from statlib.mongo.lease_keeping import kept
-from statlib.mongo.leases import Lease, fence, held
+from statlib.mongo.leases import Lease, acquire, fence, held, release
 from statlib.mongo.reasons import MongoReason
-from statlib.mongo.transactions import transact
+from statlib.mongo.transactions import snapshot, transact
 from statlib.statistics import queries
 from statlib.statistics.arms import gate_open
-from statlib.statistics.bounds import REBUILD_HELD_MAX_S, REBUILD_LEASE_TTL_S
+from statlib.statistics.bounds import FOLD_YIELD_S, REBUILD_HELD_MAX_S, REBUILD_LEASE_TTL_S
 from statlib.statistics.catalogue import AnyCatalogue
-from statlib.statistics.documents import GUARD, LEASE, Candidate, Guard, GuardId, State
+from statlib.statistics.documents import CONTROL, GUARD, LEASE, Candidate, Guard, GuardId, State
+from statlib.statistics.fold.turn import request_yield, withdraw_yield
+from statlib.statistics.hosts import Host
 from statlib.statistics.lifecycle import require
 from statlib.statistics.reasons import OperateReason, ServeReason
 from statlib.statistics.state import ProjectState, require_state
 from statlib.statistics.unit import Overtaken, Unit
+
+_POLL_S = 0.1
 
 
 def lease_id(project: UUID, family: str) -> dict[str, Any]:
@@ -50,6 +59,60 @@ def leased(mongo: Mongo, project: UUID, families: Iterable[str]) -> Iterator[dic
         }
         stack.enter_context(kept(mongo, leases.values(), REBUILD_LEASE_TTL_S, longest_s=REBUILD_HELD_MAX_S))
         yield leases
+
+
+@contextmanager
+def no_fold(host: Host, catalogue: AnyCatalogue, project: UUID, families: Iterable[str]) -> Iterator[Lease | None]:
+    """The project's fold lease, kept while the block runs; None where nothing folds, or ever did.
+
+    Asks whoever has it to let go, and waits ``FOLD_YIELD_S`` at most. Refuses LeaseHeld after that, and before it
+    whatever ``require_admissible`` does: nobody waits for what would be refused.
+    """
+    mongo, asked = host.mongo, list(families)
+    if catalogue.folding.isdisjoint(asked) or not _ever_folded(host, project):
+        yield None
+        return
+    with snapshot(mongo) as session:
+        require_admissible(mongo, require_state(mongo, catalogue, session, project, asked), asked)
+    lease = _waited_for(mongo, project)
+    try:
+        with kept(mongo, [lease], REBUILD_LEASE_TTL_S, longest_s=REBUILD_HELD_MAX_S):
+            yield lease
+    finally:
+        release(mongo, lease)
+
+
+def _ever_folded(host: Host, project: UUID) -> bool:
+    if project in host.folding_seen:
+        return True
+    control = host.mongo.collection(CONTROL).find_one({"_id": project}, {"FoldEverEnabled": 1})
+    return control is not None and bool(control.get("FoldEverEnabled"))
+
+
+def _waited_for(mongo: Mongo, project: UUID) -> Lease:
+    """In real time: a test's clock does not hurry whoever folds."""
+    begun = asked = time.monotonic()
+    try:
+        return acquire(mongo, LEASE, queries.fold_lease_id(project), REBUILD_LEASE_TTL_S)
+    except Refusal as refusal:
+        if refusal.reason is not MongoReason.LeaseHeld:
+            raise
+    request_yield(mongo, project)
+    while True:
+        require_not_cancelled()
+        time.sleep(_POLL_S)
+        try:
+            lease = acquire(mongo, LEASE, queries.fold_lease_id(project), REBUILD_LEASE_TTL_S)
+        except Refusal as refusal:
+            now = time.monotonic()
+            if refusal.reason is not MongoReason.LeaseHeld or now - begun > FOLD_YIELD_S:
+                raise
+            if now - asked > FOLD_YIELD_S / 3:  # another rebuild may have got it, and withdrawn the request
+                request_yield(mongo, project)
+                asked = now
+        else:
+            withdraw_yield(mongo, project)
+            return lease
 
 
 def admit(mongo: Mongo, catalogue: AnyCatalogue, project: UUID, leases: Mapping[str, Lease]) -> dict[str, Candidate]:

@@ -20,7 +20,7 @@ from statlib.statistics.parity import Comparison, compare
 from statlib.statistics.reasons import OperateReason
 from statlib.statistics.rebuild import Rebuilt, rebuild_together, require_rebuildable
 
-_RACES = (OperateReason.PublicationRaceLost, MongoReason.Contended)
+_RACES = (OperateReason.PublicationRaceLost, OperateReason.PendingNotDrained, MongoReason.Contended)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """From candidate to visible row, in bounded transactions of one snapshot's values.
 
-Each transaction *writes* every document that its right to publish rests on: the lease, the control with its clocks,
+Each transaction *writes* every document that its right to publish rests on: the leases, the control with its clocks,
 and the guard with its candidate. Whoever changed one of them since the snapshot makes it start over or lose.
 Rows carry the epochs of the snapshot they were counted in, never those of the moment of publication.
 """
@@ -30,7 +30,8 @@ from statlib.statistics.unit import Overtaken, Unit
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What one rebuild publishes of one family. ``at``: the snapshot that ``values`` were counted in."""
+    """What one rebuild publishes of one family. ``at``: the snapshot that ``values`` were counted in. ``fold_lease``:
+    the project's, which keeps what they leave out pending; None where nothing ever was."""
 
     project: UUID
     family: str
@@ -38,6 +39,11 @@ class Publication:
     at: ProjectState
     values: Mapping[str, Counters]
     lease: Lease
+    fold_lease: Lease | None = None
+
+    @property
+    def leases(self) -> tuple[Lease, ...]:
+        return (self.lease,) if self.fold_lease is None else (self.lease, self.fold_lease)
 
 
 def publish(mongo: Mongo, catalogue: AnyCatalogue, publication: Publication) -> None:
@@ -51,7 +57,7 @@ def publish(mongo: Mongo, catalogue: AnyCatalogue, publication: Publication) -> 
         require_not_cancelled()
 
         def body(session: ClientSession, scopes: tuple[str, ...] = batch) -> None:
-            fence(mongo, session, publication.lease)
+            fence(mongo, session, *publication.leases)
             state = require_state(mongo, catalogue, session, publication.project, [publication.family])
             _require_unmoved(state, publication)
             _write(Unit(mongo, session, state), publication, scopes, last=scopes is batches[-1])
