@@ -12,8 +12,9 @@ from uuid import UUID
 
 from pymongo.client_session import ClientSession
 
+from statlib.review.annotation import tallies_after
 from statlib.review.catalogue import REVIEW
-from statlib.review.documents import PROJECTS, STUDIES
+from statlib.review.documents import PROJECTS, STUDIES, Session, SlotReservation, Study
 from statlib.statistics.catalogue import Encoded
 from statlib.statistics.counters import without_zeros
 from statlib.statistics.derivation import Consumer
@@ -21,7 +22,7 @@ from statlib.statistics.documents import GLOBAL_CONTROL, GUARD, ROW, GlobalContr
 from statlib.statistics.pending import FOLD_PROTOCOL, PENDING, Entry, appended, pending_of
 from tests.reviews import Review
 
-NAMESPACE = "stats.source.screening"
+NAMESPACE, ANNOTATION = "stats.source.screening", "stats.source.annotation"
 LONG_AGO = timedelta(minutes=1)
 
 
@@ -103,3 +104,19 @@ def declared(review: Review) -> frozenset[tuple[str, str]]:
     """Every scope of the eight families that fold."""
     truth = review.whole_truth()
     return frozenset((family, scope) for family in REVIEW.folding for scope in truth[family])
+
+
+def annotate(
+    review: Review,
+    study: UUID,
+    sessions: tuple[Session, ...] | None = None,
+    reservations: tuple[SlotReservation, ...] | None = None,
+) -> Entry:
+    """Other sessions or reservations in a study, with its tallies counted anew, left waiting."""
+    stored = Study.from_bson(review.study(study))
+    kept = stored.sessions if sessions is None else sessions
+    places = stored.slot_reservations if reservations is None else reservations
+    tallies = tallies_after(stored, kept, places)
+    fields = stored.model_copy(update={"sessions": kept, "slot_reservations": places, "tallies": tallies}).to_bson()
+    changed = {name: fields[name] for name in ("Sessions", "SlotReservations", "Tallies")}
+    return leave(review, study, changed, f"session-save:{study}:{stored.audit.version}", operation_namespace=ANNOTATION)

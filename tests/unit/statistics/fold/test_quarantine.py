@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -16,8 +17,8 @@ PROJECT, BOOK = UUID(int=9), UUID(int=1)
 CAPS = Caps(copies=3, soft=6, hard=10)
 
 
-def control(mode: FoldMode = FoldMode.ENABLED, **changed: object) -> ProjectControl:
-    return ProjectControl(id=PROJECT, fold_mode=mode, **changed)  # type: ignore[arg-type]
+def control(mode: FoldMode = FoldMode.ENABLED, **changed: Any) -> ProjectControl:
+    return ProjectControl(id=PROJECT, fold_mode=mode, **changed)
 
 
 def some(count: int) -> list[SetAside]:
