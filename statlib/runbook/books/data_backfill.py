@@ -10,6 +10,7 @@ import time
 from pydantic import BaseModel, Field
 
 from statlib.admin import backfill_wire as wire
+from statlib.admin.backfill_wire import Position
 from statlib.backfills.lifecycle import Lifecycle, Operator
 from statlib.backfills.reasons import BackfillReason
 from statlib.kernel.refusals import Refusal
@@ -50,7 +51,7 @@ DataBackfillRun = Run[DataBackfillParameters]
 
 
 class Standing(BaseModel):
-    """A data backfill at one moment. What is not known is shown as unknown."""
+    """A data backfill at one moment. What is known not to be there yet is told apart from what nobody knows."""
 
     backfill: wire.Backfill
 
@@ -59,12 +60,12 @@ class Standing(BaseModel):
         return KeyValues(
             (
                 ("it is", found.lifecycle),
-                ("bound", _known(found.bound)),
-                ("checkpoint", _known(found.checkpoint)),
+                ("bound", _position(found.bound, absent="captured at the start", empty="none: no row is admitted")),
+                ("checkpoint", _position(found.checkpoint, absent="before the first row", empty="at the bound")),
                 ("rows selected", found.rows_selected),
                 ("rows changed", found.rows_changed),
-                ("diagnostic", _known(found.diagnostic)),
-                ("pace", _known(found.pace and found.pace.get("because"))),
+                ("diagnostic", found.diagnostic or "none"),
+                ("pace", _known(found.pace.get("because")) if found.pace else "no batch yet"),
                 ("readiness waits for it", "yes" if found.gating else "no"),
             ),
             one_column=True,
@@ -140,14 +141,16 @@ def move(run: DataBackfillRun) -> Standing:
     asked = run.parameters
     if not asked.write_path_rolled_out:
         raise Refusal(BackfillReason.PrerequisiteUnmet, "write_path_rolled_out is false: rows would go wrong behind it")
-    operator = MOVES.get(Lifecycle(standing(run).backfill.lifecycle))
-    if operator is not None:
-        run.client.move_backfill(operator, asked.stable_id, request_id=run.request_id(operator.value))
+    _let_go_on(run, frozenset(MOVES))
     return standing(run)
 
 
 def wait(run: DataBackfillRun) -> Standing:
-    """Watch workers until it rests: completed, or where an operator is wanted. Interrupting leaves them at work."""
+    """Watch workers until it rests: completed, or where an operator is wanted. Interrupting leaves them at work.
+
+    One that was paused since this run moved it goes on: who runs an interrupted run again wants that.
+    """
+    _let_go_on(run, frozenset({Lifecycle.PAUSED}))
     ends = time.monotonic() + run.parameters.wait_s
     before, since = standing(run).backfill.rows_selected, time.monotonic()
     with Live() as live:
@@ -163,6 +166,16 @@ def wait(run: DataBackfillRun) -> Standing:
             time.sleep(POLL_S)
 
 
+def _let_go_on(run: DataBackfillRun, states: frozenset[Lifecycle]) -> None:
+    """Ask for what its state needs, if it is one of ``states``: once for each generation, however often it is run."""
+    found = standing(run).backfill
+    operator = MOVES.get(Lifecycle(found.lifecycle))
+    if operator is None or Lifecycle(found.lifecycle) not in states:
+        return
+    request_id = run.request_id(f"{operator.value}-{found.generation}")
+    run.client.move_backfill(operator, run.parameters.stable_id, generation=found.generation, request_id=request_id)
+
+
 def verify(run: DataBackfillRun) -> Standing:
     """Ask for the definition's own proof, and put on record what must hold."""
     asked = run.parameters.stable_id
@@ -174,6 +187,13 @@ def verify(run: DataBackfillRun) -> Standing:
     expect(run, "proved", "Validation asked for now succeeds", expected=1, measured=int(proof.outcome == "success"))
     expect(run, "through", "Checkpoint at the bound", expected=1, measured=int(through))
     return found
+
+
+def _position(position: Position | None, *, absent: str, empty: str) -> str:
+    """The key's values, in its order."""
+    if position is None:
+        return absent
+    return " · ".join(map(str, position)) or empty
 
 
 def _known(value: object) -> str | int | float:

@@ -14,6 +14,7 @@ import pytest
 from statlib.admin.backfill_routes import rules
 from statlib.admin.principals import Capability
 from statlib.backfills.batches import run_batch
+from statlib.backfills.bounds import DIAGNOSTIC_CHARS_MAX
 from statlib.backfills.claims import acquire, release
 from statlib.backfills.lifecycle import Operator
 from statlib.backfills.reasons import BackfillReason
@@ -57,6 +58,7 @@ def one_batch(b: Bench, claimed: Claimed | None, definition: Any = ALWAYS_FOLDIN
     run_batch(b.postgres, definition, claimed.claim, claimed.row)
 
 
+@pytest.mark.req("BF-CLAIM-01", "BF-CLAIM-16")
 @pytest.mark.req("BF-CONF-01", "BF-CLAIM-02", "BF-CLAIM-04", "BF-CLAIM-24", "BF-CLAIM-25")
 def test_conformance_01_claim_race(database: Database) -> None:
     fill_notes(database)
@@ -167,6 +169,7 @@ def test_conformance_03_rollback(database: Database, when: str) -> None:
         assert b.drive() == "completed"
 
 
+@pytest.mark.req("BF-AUTH-11", "BF-EXEC-02", "BF-EXEC-07", "BF-EXEC-13")
 @pytest.mark.req("BF-CONF-04", "BF-CLAIM-22", "BF-CLAIM-23", "BF-VALID-04", "BF-EXEC-04")
 @pytest.mark.parametrize("moment", ["before the commit", "after the commit", "during validation"])
 def test_conformance_04_restart(database: Database, moment: str) -> None:
@@ -196,6 +199,7 @@ def test_conformance_04_restart(database: Database, moment: str) -> None:
         assert {touched for *_, touched in b.notes()[:-1]} == {1}
 
 
+@pytest.mark.req("BF-CONF-16", "BF-CLAIM-11")
 @pytest.mark.req("BF-CONF-05", "BF-CLAIM-06", "BF-CLAIM-07", "BF-CLAIM-08", "BF-CLAIM-09", "BF-CLAIM-12", "BF-CLAIM-13")
 @pytest.mark.req("BF-LIFE-13", "BF-LIFE-19", "BF-VALID-09")
 @pytest.mark.parametrize("overtaken_by", ["pause", "expiry", "takeover"])
@@ -233,6 +237,7 @@ def _overtake(b: Bench, how: str) -> None:
         assert acquire(b.postgres, b.registry, "successor") is not None
 
 
+@pytest.mark.req("BF-ID-09", "BF-ID-10", "BF-ID-16", "BF-ID-19", "BF-ID-20", "BF-ID-22")
 @pytest.mark.req("BF-CONF-06", "BF-ID-03", "BF-ID-04", "BF-ID-06", "BF-ID-07", "BF-ID-08", "BF-ID-17", "BF-ID-24")
 @pytest.mark.parametrize("order", [("older", "newer"), ("newer", "older")])
 @pytest.mark.parametrize("winner", ["older", "newer"])
@@ -258,6 +263,8 @@ def test_conformance_06_rolling_deployment(database: Database, order: tuple[str,
         mine = processes[winner].registry
         theirs = next(found.registry for name, found in processes.items() if name != winner)
         first = acquire(postgres, mine, winner)
+        register(postgres, theirs)  # the other is deployed meanwhile, and the claim stays
+        assert acquire(postgres, theirs, "the other") is None
         one_batch(b, first, mine.get("fold-notes"))
         b.expire_claims()
         second = acquire(postgres, theirs, "the other")
@@ -272,6 +279,7 @@ def test_conformance_06_rolling_deployment(database: Database, order: tuple[str,
         assert database.admin("SELECT count(*) FROM statlib_backfill") == [(1,)], "one readiness obligation"
 
 
+@pytest.mark.req("BF-LIFE-15")
 @pytest.mark.req("BF-CONF-07", "BF-VALID-01", "BF-VALID-08", "BF-VALID-11", "BF-LIFE-29", "BF-LIFE-32", "BF-ID-05")
 def test_conformance_07_validation(database: Database) -> None:
     fill_notes(database)
@@ -302,6 +310,7 @@ def test_conformance_07_validation(database: Database) -> None:
         assert b.lifecycle() == "completed"
 
 
+@pytest.mark.req("BF-LIFE-15", "BF-LIFE-30", "BF-CLAIM-21", "BF-SEC-10", "BF-SEC-11")
 @pytest.mark.req("BF-CONF-08", "BF-LIFE-24", "BF-LIFE-25", "BF-LIFE-26", "BF-LIFE-27", "BF-LIFE-28", "BF-LIFE-31")
 @pytest.mark.parametrize(
     ("mutate", "lifecycle", "kind", "attempts"),
@@ -323,12 +332,14 @@ def test_conformance_08_bounded_failure(
         one_batch(b, claimed, FOLD_NOTES)
         assert claimed is not None
         release(b.postgres, claimed.claim)
+        assert (b.lifecycle(), b.row()["claimOwner"]) == ("running", None)
         for _ in range(2):
             assert b.drive() == lifecycle
             row = b.row()
             assert (row["failureKind"], row["attempts"], row["claimed"]) == (kind, attempts, False)
             assert row["diagnostic"].startswith("repairing the next rows: ")
-            assert "Note" not in row["diagnostic"], "no row's content"
+            assert not {"Note", "UPDATE", "SELECT"} & set(row["diagnostic"].split()), "no row's content, and no query"
+            assert len(row["diagnostic"]) <= DIAGNOSTIC_CHARS_MAX
             assert b.ask(Operator.RETRY)["lifecycle"] == "running"
             assert (b.row()["bound"], b.row()["checkpoint"], b.row()["attempts"]) == ([3, 5], [1, 4], 0)
         assert b.folded() == 4
@@ -353,6 +364,7 @@ def test_conformance_09_admin_authorisation(steered: Steering) -> None:
     assert refused == [("Rejected", "Forbidden")]
 
 
+@pytest.mark.req("BF-LIFE-16", "BF-CLAIM-05", "BF-CLAIM-10")
 @pytest.mark.req("BF-CONF-10", "BF-ADMIN-14", "BF-ADMIN-15", "BF-ADMIN-16", "BF-ADMIN-17", "BF-ADMIN-20", "BF-ADMIN-21")
 @pytest.mark.req("BF-SEC-06", "BF-SEC-07", "BF-LIFE-12")
 def test_conformance_10_admin_idempotency(steered: Steering) -> None:
@@ -397,6 +409,7 @@ def test_conformance_10_admin_idempotency(steered: Steering) -> None:
         assert ("postBackfillRetry", "Rejected") in trail
 
 
+@pytest.mark.req("BF-ADMIN-24", "BF-ADMIN-32", "BF-ADMIN-35")
 @pytest.mark.req("BF-CONF-11", "BF-ADMIN-23", "BF-ADMIN-25", "BF-ADMIN-26", "BF-ADMIN-27", "BF-ADMIN-28", "BF-ADMIN-29")
 @pytest.mark.req(
     "BF-ADMIN-33", "BF-ADMIN-34", "BF-ADMIN-36", "BF-ADMIN-37", "BF-ADMIN-39", "BF-ADMIN-40", "BF-ADMIN-42"
@@ -455,6 +468,7 @@ def test_conformance_11_explicit_validation_is_read_only(steered: Steering) -> N
         assert {touched for *_, touched in s.bench.notes()} == {0}
 
 
+@pytest.mark.req("BF-LIFE-11", "BF-VALID-10")
 @pytest.mark.req("BF-CONF-12", "BF-ADMIN-02", "BF-ADMIN-09", "BF-ADMIN-10", "BF-ADMIN-11", "BF-ADMIN-19", "BF-MAP-08")
 def test_conformance_12_client_projection(steered: Steering) -> None:
     s = steered(FOLD_NOTES)
@@ -478,6 +492,7 @@ def test_conformance_12_client_projection(steered: Steering) -> None:
 AUTOMATIC = [False, True]
 
 
+@pytest.mark.req("BF-READY-03", "BF-READY-08", "BF-READY-26", "BF-ADMIN-18")
 @pytest.mark.req("BF-CONF-13", "BF-READY-01", "BF-READY-02", "BF-READY-04", "BF-READY-07", "BF-READY-09", "BF-READY-14")
 @pytest.mark.req("BF-READY-16", "BF-READY-18", "BF-READY-21", "BF-READY-24", "BF-READY-25")
 @pytest.mark.parametrize("migrates", [False, True])

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from statlib.backfills.batches import run_batch
 from statlib.backfills.claims import acquire, release
 from statlib.backfills.definitions import BatchBound
+from statlib.backfills.health import ForegroundSessions, read_health
 from statlib.backfills.lifecycle import TRANSITIONS, Lifecycle, Operator
 from statlib.backfills.reasons import BackfillReason
 from statlib.backfills.registry import Registry, register
 from statlib.backfills.rows import BackfillRow
+from statlib.backfills.sizing import COURTEOUS_REST_S_MAX
 from statlib.backfills.sql import statement
 from statlib.backfills.worker import Step, Worker
+from statlib.kernel.cancellation import CancelCause
 from statlib.kernel.refusals import Refusal
+from statlib.local.postgres import RUNTIME_ROLE
 from statlib.postgres.connection import connected
 from statlib.postgres.transactions import transact
-from tests.backfilling import FOLD, FOLD_NOTES, NOTES, Bench, bench, fill_notes, shaped
+from tests.backfilling import FOLD, FOLD_NOTES, NOTES, Bench, bench, fill_notes, shaped, steps_of
 from tests.postgres import Database
 
 
-@pytest.mark.req("BF-AUTH-02", "BF-EXEC-06", "BF-EXEC-11", "BF-EXEC-12", "BF-LIFE-03", "BF-LIFE-04")
+@pytest.mark.req("BF-AUTH-02", "BF-EXEC-01", "BF-EXEC-06", "BF-EXEC-11", "BF-EXEC-12", "BF-LIFE-03", "BF-LIFE-04")
 def test_a_backfill_goes_from_registration_to_validated_completion(database: Database) -> None:
     fill_notes(database)
     with bench(database) as b:
@@ -168,3 +173,112 @@ def test_the_database_knows_the_same_transitions_and_refuses_every_other(databas
         "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'statlib_backfill_lifecycle_check'"
     )[0][0]
     assert {one for one in Lifecycle if f"'{one}'" in checked} == set(Lifecycle)
+
+
+@pytest.mark.req("BF-LIFE-05", "BF-LIFE-06", "BF-LIFE-07", "BF-LIFE-08", "BF-LIFE-09", "BF-LIFE-10")
+def test_the_database_itself_refuses_every_move_that_is_not_in_the_table(database: Database) -> None:
+    fill_notes(database)
+    moving = (
+        "UPDATE statlib_backfill SET lifecycle = '{state}',"
+        " bound = CASE WHEN '{state}' <> 'pending' THEN '[3, 5]'::jsonb END,"
+        " completed_at = CASE WHEN '{state}' = 'completed' THEN clock_timestamp() END, validation_outcome = 'success'"
+    )
+    trigger = "ALTER TABLE statlib_backfill {able} TRIGGER statlib_backfill_keep"
+    putting = "; ".join((trigger.format(able="DISABLE"), moving, trigger.format(able="ENABLE")))
+    with bench(database), database.session() as owner:
+        owner.autocommit = True
+        for before in Lifecycle:
+            for after in set(Lifecycle) - {before}:
+                owner.execute(putting.format(state=before).encode())
+                if (before, after) in TRANSITIONS:
+                    owner.execute(moving.format(state=after).encode())
+                else:
+                    with pytest.raises(psycopg.errors.IntegrityConstraintViolation):
+                        owner.execute(moving.format(state=after).encode())
+
+
+@pytest.mark.req("BF-ID-29", "BF-LIFE-17")
+def test_what_went_wrong_behind_the_checkpoint_is_named_and_met_by_no_rerun(database: Database) -> None:
+    fill_notes(database)
+    with bench(database) as b:
+        b.start()
+        claimed = acquire(b.postgres, b.registry, "owner")
+        assert claimed is not None
+        run_batch(b.postgres, FOLD_NOTES, claimed.claim, claimed.row)
+        database.admin("UPDATE note SET folded = 'by an old writer' WHERE shelf = 1 AND place = 2")
+        for operator in (Operator.PAUSE, Operator.RESUME):
+            b.ask(operator)
+            assert (b.row()["bound"], b.row()["checkpoint"]) == ([3, 5], [1, 4])
+        for _ in range(2):
+            assert b.drive() == "failed"
+            assert b.row()["diagnostic"] == "1 rows lack the postcondition, from [1, 2] to [1, 2]"
+            b.ask(Operator.RETRY)
+        assert [touched for *_, touched in b.notes()] == [1] * 15
+
+
+@pytest.mark.req("BF-AUTH-15", "BF-AUTH-18")
+def test_a_row_and_its_audit_grow_neither_with_batches_nor_with_tries(database: Database) -> None:
+    fill_notes(database, places=20)
+    one_by_one = shaped(bound=BatchBound(rows_max=1, transaction_s=5.0, lock_s=2.0, target_s=5.0, floor_rows=1))
+    sizes = "SELECT pg_column_size(b.*) - coalesce(pg_column_size(pace), 0) FROM statlib_backfill b"
+    with bench(database, one_by_one) as b:
+        b.start()
+        worker = b.worker()
+        claimed = acquire(b.postgres, b.registry, "owner")
+        assert claimed is not None
+        run_batch(b.postgres, one_by_one, claimed.claim, claimed.row)
+        early, records = database.admin(sizes)[0][0], database.admin("SELECT count(*) FROM statlib_backfill_audit")
+        b.expire_claims()
+        assert b.drive(worker) == "completed"
+        assert b.row()["batches"] == 60
+        assert database.admin("SELECT count(*) FROM statlib_backfill_audit") == records
+        assert abs(database.admin(sizes)[0][0] - early) <= 64
+
+
+@pytest.mark.req("BF-SEC-08")
+def test_a_change_whose_audit_cannot_be_written_does_not_happen(database: Database) -> None:
+    fill_notes(database)
+    database.admin(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'told by the test' USING ERRCODE = 'check_violation'; END $$"
+    )
+    database.admin(
+        "CREATE TRIGGER refuse BEFORE INSERT ON statlib_backfill_audit FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    with bench(database) as b:
+        with pytest.raises(psycopg.errors.CheckViolation):
+            b.start()
+        assert (b.lifecycle(), b.row()["bound"], b.row()["generation"]) == ("pending", None, 0)
+
+
+def test_a_worker_beside_a_foreground_is_courteous_and_says_so(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_notes(database)
+    with (
+        bench(database) as b,
+        psycopg.connect(database.server.address(RUNTIME_ROLE, database.name), autocommit=True) as foreground,
+    ):
+        b.start()
+        worker = b.worker(signals=(ForegroundSessions(0),))
+        foreground.execute("SELECT 1")
+        waited = list[float]()
+
+        def wait(seconds: float) -> bool:
+            waited.append(seconds)
+            worker.cancellation.cancel(CancelCause.STOPPING)
+            return True
+
+        monkeypatch.setattr(worker.cancellation, "wait", wait)
+        assert steps_of(worker) == (Step.COMMITTED,)
+        pace = b.row()["pace"]
+    assert "foregroundSessions is 1, at most 0" in pace["because"]
+    assert pace["signals"] == {"foregroundSessions": 1.0}
+    assert pace["restMs"] > 0
+    assert len(waited) == 1
+    assert 0 < waited[0] <= COURTEOUS_REST_S_MAX
+
+
+def test_statlib_s_own_processes_are_no_foreground(database: Database) -> None:
+    with bench(database) as b, bench(database):
+        assert read_health(b.postgres, [ForegroundSessions(0)]).readings == {"foregroundSessions": 0.0}

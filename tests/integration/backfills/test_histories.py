@@ -150,6 +150,7 @@ def reachable(before: Lifecycle, after: Lifecycle) -> bool:
     return after in seen
 
 
+@pytest.mark.timeout(0 if ASKED else 300)
 @pytest.mark.req("BF-EXEC-09", "BF-EXEC-10", "BF-VALID-08", "BF-ID-03", "BF-CLAIM-04", "BF-LIFE-10")
 def test_no_history_moves_a_checkpoint_back_mutates_twice_or_completes_unproved(
     postgres_databases: Databases, tmp_path: Path

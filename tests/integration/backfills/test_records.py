@@ -41,7 +41,6 @@ def left(s: Steered, kept: Kept) -> int:
     return int(s.bench.database.admin(f"SELECT count(*) FROM {TABLES[kept]} WHERE principal = 'old'")[0][0])
 
 
-@pytest.mark.req("BF-AUTH-18")
 @pytest.mark.parametrize(("kept", "days"), [(Kept.AUDIT, 400), (Kept.REQUESTS, 30)])
 @pytest.mark.parametrize("old", [0, 3, 4])
 def test_a_pass_removes_at_most_its_cap_of_what_is_older_than_its_retention(
@@ -66,7 +65,6 @@ def test_a_pass_removes_at_most_its_cap_of_what_is_older_than_its_retention(
     ]
 
 
-@pytest.mark.req("BF-AUTH-16")
 def test_the_record_that_a_row_names_outlives_its_retention(steered: Steering) -> None:
     s = steered(FOLD_NOTES)
     s.bench.ask(Operator.START)
