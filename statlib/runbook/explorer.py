@@ -16,6 +16,7 @@ from statlib.mongo.probe import probe
 from statlib.review.catalogue import REVIEW
 from statlib.review.documents import PROJECTS, STUDIES, Project, StageKind
 from statlib.review.pages import Origin, ProjectPage, ReviewerPage, project_page, reviewer_page, stage_page
+from statlib.review.summaries import AnswerSummary
 from statlib.review.timeline import screening_timeline
 from statlib.runbook.fragments import Column, Fragment, KeyValues, StatusLine, Table, stylesheet_fragment
 from statlib.runbook.look import quantities as q
@@ -30,6 +31,7 @@ from statlib.statistics.hosts import Host, Role, registered
 from statlib.statistics.reader import ALL, read_bundle
 from statlib.statistics.reasons import OperateReason
 
+ANSWERS_SHOWN = 6  # lines of one question
 FROM_STUDIES = "decision times in the studies themselves"
 
 
@@ -204,7 +206,10 @@ class Explorer:
         return self._shares("backlog", "Reconciliation", rows, names, finding, "eligible studies", [page])
 
     def answers(self, stage: int = 0) -> Fragment:
-        """Answers to the questions of the ``stage``-th annotation stage (from 0), most frequent first."""
+        """Answers to the questions of the ``stage``-th annotation stage (from 0), most frequent first.
+
+        Of many answers to one question the rarest are told together, with how many they are.
+        """
         annotating = [found for found in self._page().stages if found.kind is StageKind.ANNOTATION]
         if stage >= len(annotating):
             return _nothing(f"the project has {q.plural(len(annotating), 'annotation stage')}")
@@ -212,10 +217,7 @@ class Explorer:
         rows = tuple(
             (question.text, answer, count, f"{count / question.answered:.0%}")
             for question in page.answers
-            for answer, count in (
-                *question.values.items(),
-                *([("(free text)", question.free_text)] * bool(question.free_text)),
-            )
+            for answer, count in _told(question)
         )
         if not rows:
             return _nothing(f"no session of {page.stage.name} is completed yet")
@@ -296,6 +298,15 @@ def _source(origin: Origin) -> str:
     if origin.reason is None:
         return f"stored counters, checkpoint {origin.checkpoint_identity}"
     return f"calculated from the studies ({origin.reason.name}), checkpoint {origin.checkpoint_identity}"
+
+
+def _told(question: AnswerSummary) -> list[tuple[str, int]]:
+    """(answer, sessions) of one question, in as many lines as a table of all questions has room for."""
+    values = list(question.values.items())
+    shown = values if len(values) <= ANSWERS_SHOWN else values[: ANSWERS_SHOWN - 1]
+    rest = values[len(shown) :]
+    together = [(f"({q.number(len(rest))} other answers)", sum(count for _, count in rest))] if rest else []
+    return [*shown, *together, *([("(free text)", question.free_text)] if question.free_text else [])]
 
 
 def _nothing(why: str) -> Fragment:
