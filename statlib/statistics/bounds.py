@@ -18,6 +18,7 @@ MEMBER_RETENTION_S = 600  # fold 3: garbage collection only, never liveness
 HOST_ALLOWLIST_MAX = 1_000  # fold 3: ids that one member may declare
 COUNTER_KEYS_MAX = 100_000  # keys of one row, well inside a 16 MiB document
 CONTEXTS_KEPT_MAX = 64  # projects whose scopes and digests a process remembers: some hundred kilobytes each
+ENTRIES_DERIVED_MAX = 4_096  # pending entries of which a process remembers what they do: some kilobytes each
 PARITY_DIFFERENCES_MAX = 50  # differing counters that one comparison names
 FENCE_LEASE_TTL_S = 60.0  # as a rebuild's: twice the write deadline; each chunk prolongs it
 FENCE_CHUNK_DOCS_MAX = 200  # source documents of one transaction: saves of the project wait for it to end

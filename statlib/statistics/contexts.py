@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import bson
 from bson.binary import UuidRepresentation
@@ -17,22 +17,25 @@ from bson.codec_options import CodecOptions
 
 from statlib.statistics.bounds import CONTEXTS_KEPT_MAX
 from statlib.statistics.catalogue import AnyCatalogue, Configuration
+from statlib.statistics.derivation import Consumer
 from statlib.statistics.documents import TrackingMode
+
+T = TypeVar("T")
 
 _CODEC: CodecOptions[Mapping[str, Any]] = CodecOptions(uuid_representation=UuidRepresentation.STANDARD, tz_aware=True)
 
 
-class _Itself:
-    """A catalogue as a key: that very one, since none can be hashed and two of one version may differ."""
+class Itself(Generic[T]):
+    """Something as a key: that very one, since it cannot be hashed, or another one that is equal may differ."""
 
-    def __init__(self, catalogue: AnyCatalogue) -> None:
-        self.catalogue = catalogue
+    def __init__(self, one: T) -> None:
+        self.one = one
 
     def __hash__(self) -> int:
-        return id(self.catalogue)
+        return id(self.one)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and other.catalogue is self.catalogue
+        return isinstance(other, Itself) and other.one is self.one
 
 
 def configuration_of(
@@ -40,10 +43,22 @@ def configuration_of(
 ) -> Configuration[Any]:
     """The project's configuration with its context, under the fleet's mode. Shared by all reads of equal documents, in
     whatever thread: nobody changes it. Raises what the domain raises for a document that makes no sense."""
-    return _remembered(_Itself(catalogue), bson.encode(document, codec_options=_CODEC), tracking)
+    return _remembered(Itself(catalogue), bson.encode(document, codec_options=_CODEC), tracking)
+
+
+def consumer_of(catalogue: AnyCatalogue, configuration: Configuration[Any], tracking_epoch: int) -> Consumer:
+    """What the project's pending entries are held against, shared by all reads that share the configuration."""
+    return _remembered_consumer(Itself(catalogue), Itself(configuration), tracking_epoch)
 
 
 @lru_cache(maxsize=CONTEXTS_KEPT_MAX)
-def _remembered(of: _Itself, document: bytes, tracking: TrackingMode) -> Configuration[Any]:
-    context = of.catalogue.domain.context(bson.decode(document, codec_options=_CODEC), tracking)
-    return of.catalogue.configuration(context)
+def _remembered(of: Itself[AnyCatalogue], document: bytes, tracking: TrackingMode) -> Configuration[Any]:
+    context = of.one.domain.context(bson.decode(document, codec_options=_CODEC), tracking)
+    return of.one.configuration(context)
+
+
+@lru_cache(maxsize=CONTEXTS_KEPT_MAX)
+def _remembered_consumer(
+    catalogue: Itself[AnyCatalogue], of: Itself[Configuration[Any]], tracking_epoch: int
+) -> Consumer:
+    return Consumer.of(catalogue.one, of.one.context, tracking_epoch)

@@ -6,23 +6,31 @@ only ever adds reasons not to serve: a row that is not current stays unserved, w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
+
+import bson
+from bson.binary import UuidRepresentation
+from bson.codec_options import CodecOptions
 
 from statlib.statistics.bounds import (
     COUNTER_KEYS_MAX,
+    ENTRIES_DERIVED_MAX,
     OVERLAY_AGE_MAX_S,
     OVERLAY_ENTRIES_MAX,
     OVERLAY_STUDIES_MAX,
 )
-from statlib.statistics.catalogue import Effect
+from statlib.statistics.contexts import Itself
 from statlib.statistics.counters import Counters
-from statlib.statistics.derivation import Consumer, Derived, derive
+from statlib.statistics.derivation import Consumer, derive
 from statlib.statistics.pending import Fingerprint, PendingSet, Underivable, fingerprint, parse_entry, pending_of
+
+Scope = tuple[str, str]  # a family's, and its name
+_CODEC: CodecOptions[Mapping[str, Any]] = CodecOptions(uuid_representation=UuidRepresentation.STANDARD, tz_aware=True)
 
 
 class OverlayRefusal(StrEnum):
@@ -80,14 +88,14 @@ class Overlaid:
     """``counters`` of the requested scopes that something pending moves, in the place of the stored ones; ``refused``:
     requested families that must not be served from storage."""
 
-    counters: Mapping[tuple[str, str], Counters] = field(default_factory=dict)
+    counters: Mapping[Scope, Counters] = field(default_factory=dict)
     refused: Mapping[str, OverlayRefusal] = field(default_factory=dict)
 
 
 def overlay(
     pending: Pending,
     at: Consumer,
-    rows: Mapping[tuple[str, str], Valued],
+    rows: Mapping[Scope, Valued],
     scopes: Mapping[str, Sequence[str]],
 ) -> Overlaid:
     """``scopes`` per family are those requested: nothing else is derived, and nothing else is refused. Each has its row
@@ -97,16 +105,41 @@ def overlay(
         return Overlaid()
     if (whole := _refusal_of_all(pending)) is not None:
         return Overlaid(refused=dict.fromkeys(families, whole))
-    sums = _Sums({family: frozenset(scopes[family]) for family in families})
-    for entry in (parsed for found in pending.sets for parsed in found.entries):
+    sums = _Sums((family, scope) for family in families for scope in scopes[family])
+    held_against = Itself(at)
+    for entry in (raw for found in pending.sets for raw in found.entries):
         try:
-            parsed = parse_entry(entry)
-            derived = derive(parsed, at, families)
+            sums.add(_contribution(held_against, bson.encode({"": entry}, codec_options=_CODEC), families))
         except Underivable as error:
             return Overlaid(refused=dict.fromkeys(families, OverlayRefusal(error.reason.value)))
-        tracked = parsed.assumed_tracking_epoch == at.tracking_epoch
-        sums.add(derived, OverlayRefusal.CONTEXT_CHANGED if tracked else OverlayRefusal.TRACKING_MODE_CHANGED)
     return _added(sums, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Contribution:
+    """What one entry does to the families asked for: ``moves`` per scope, in a form that is quickly added up."""
+
+    moves: tuple[tuple[Scope, tuple[tuple[str, int], ...]], ...]
+    stale_families: tuple[str, ...]
+    stale_scopes: tuple[Scope, ...]
+    refused: Mapping[str, OverlayRefusal]
+
+
+@lru_cache(maxsize=ENTRIES_DERIVED_MAX)
+def _contribution(at: Itself[Consumer], entry: bytes, families: frozenset[str]) -> _Contribution:
+    """Remembered by what is stored of the entry: it waits through many reads, and working it out takes ten times as
+    long as all else that a read does with it."""
+    parsed = parse_entry(bson.decode(entry, codec_options=_CODEC)[""])
+    derived = derive(parsed, at.one, families)
+    tracked = parsed.assumed_tracking_epoch == at.one.tracking_epoch
+    why = OverlayRefusal.CONTEXT_CHANGED if tracked else OverlayRefusal.TRACKING_MODE_CHANGED
+    effects = derived.effects.items()
+    return _Contribution(
+        moves=tuple(((family, s), tuple(change.items())) for family, of in effects for s, change in of.moves.items()),
+        stale_families=tuple(family for family, of in effects if of.stale_family),
+        stale_scopes=tuple((family, scope) for family, of in effects for scope in of.stale_scopes),
+        refused=dict.fromkeys(derived.mismatched, why),
+    )
 
 
 def _refusal_of_all(pending: Pending) -> OverlayRefusal | None:
@@ -124,37 +157,37 @@ def _refusal_of_all(pending: Pending) -> OverlayRefusal | None:
 class _Sums:
     """What all entries together add to each requested scope, and the first refusal of each family."""
 
-    def __init__(self, requested: Mapping[str, frozenset[str]]) -> None:
-        self.requested = requested
-        self.moves: dict[tuple[str, str], dict[str, int]] = {}
+    def __init__(self, requested: Iterable[Scope]) -> None:
+        self.requested = frozenset(requested)
+        self.families = frozenset(family for family, _ in self.requested)
+        self.moves: dict[Scope, dict[str, int]] = {}
         self.refused: dict[str, OverlayRefusal] = {}
 
-    def add(self, derived: Derived, of_mismatch: OverlayRefusal) -> None:
-        for family in derived.mismatched:
-            self.refused.setdefault(family, of_mismatch)
-        for family, effect in derived.effects.items():
-            requested = self.requested[family]
-            if _stales(effect, requested):
-                self.refused.setdefault(family, OverlayRefusal.INTENT)
-            for scope, change in effect.moves.items():
-                if scope in requested:
-                    _add_to(self.moves.setdefault((family, scope), {}), change)
+    def add(self, of: _Contribution) -> None:
+        if of.refused:
+            self.refused = {**of.refused, **self.refused}
+        for family in self.families.intersection(of.stale_families):
+            self.refused.setdefault(family, OverlayRefusal.INTENT)
+        for family, _ in self.requested.intersection(of.stale_scopes):
+            self.refused.setdefault(family, OverlayRefusal.INTENT)
+        for scope, change in of.moves:
+            if scope in self.requested:
+                total = self.moves.get(scope)
+                if total is None:
+                    self.moves[scope] = dict(change)
+                else:
+                    _add_to(total, change)
 
 
-def _stales(effect: Effect, requested: Collection[str]) -> bool:
-    """Whether it says of a requested scope that it changes, and not by how much."""
-    return (effect.stale_family and bool(requested)) or not effect.stale_scopes.isdisjoint(requested)
-
-
-def _added(sums: _Sums, rows: Mapping[tuple[str, str], Valued]) -> Overlaid:
+def _added(sums: _Sums, rows: Mapping[Scope, Valued]) -> Overlaid:
     """The fold's own addition: a key that reaches zero stays."""
     refused = sums.refused
-    counters: dict[tuple[str, str], Counters] = {}
+    counters: dict[Scope, Counters] = {}
     for key, change in sums.moves.items():
         if key[0] in refused:
             continue
         total = dict(rows[key].values)
-        _add_to(total, change)
+        _add_to(total, change.items())
         if len(total) > COUNTER_KEYS_MAX:
             refused[key[0]] = OverlayRefusal.CAPACITY
         elif min(total.values(), default=0) < 0:
@@ -164,6 +197,6 @@ def _added(sums: _Sums, rows: Mapping[tuple[str, str], Valued]) -> Overlaid:
     return Overlaid(counters, refused)
 
 
-def _add_to(total: dict[str, int], change: Counters) -> None:
-    for counter, by in change.items():
+def _add_to(total: dict[str, int], change: Iterable[tuple[str, int]]) -> None:
+    for counter, by in change:
         total[counter] = total.get(counter, 0) + by

@@ -188,12 +188,24 @@ def pending_of(source: Mapping[str, Any]) -> PendingSet:
     stored = source.get(PENDING)
     if stored is None:
         return PendingSet()
+    if (sound := _sound(stored)) is not None:
+        return sound
     try:
         found = _StoredSet.from_bson(stored)
     except ValidationError:
         dropped = Overflow(overflowed_at_utc=source["Audit"].get("LastModified") or _LONG_AGO)
         return PendingSet((), dropped.with_unrecorded(0, int(source["Audit"]["Version"])))
     return PendingSet(tuple(found.entries), found.overflow, found.oldest_at_utc)
+
+
+def _sound(stored: Any) -> PendingSet | None:
+    """A set as writers leave it, without the validation that its parts need no more: a read may meet a hundred."""
+    if not isinstance(stored, Mapping) or stored.get("Overflow") is not None:
+        return None
+    entries, oldest = stored.get("Entries"), stored.get("OldestAtUtc")
+    if not isinstance(entries, list) or not isinstance(oldest, datetime) or oldest.tzinfo is None:
+        return None
+    return PendingSet(tuple(entries), None, oldest)
 
 
 def appended(pending: PendingSet, entries: Sequence[Entry], now: datetime) -> dict[str, Any]:

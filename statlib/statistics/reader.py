@@ -21,9 +21,8 @@ from statlib.statistics import queries
 from statlib.statistics.authoritative import PinnedReads, calculate
 from statlib.statistics.bounds import OVERLAY_STUDIES_MAX
 from statlib.statistics.catalogue import AnyCatalogue, Configuration
-from statlib.statistics.contexts import configuration_of
+from statlib.statistics.contexts import configuration_of, consumer_of
 from statlib.statistics.counters import Counters, without_zeros
-from statlib.statistics.derivation import Consumer
 from statlib.statistics.documents import (
     GLOBAL_CONTROL,
     GlobalControl,
@@ -185,7 +184,7 @@ def judged(
     reason = _stored_gate(host, catalogue, project, moment, scopes)
     if reason is not None or moment.pending is None:
         return Verdict(reason)
-    at = Consumer.of(catalogue, moment.context, moment.fleet.reviewer_tracking_epoch)
+    at = consumer_of(catalogue, moment.configuration, moment.fleet.reviewer_tracking_epoch)
     found = overlay(moment.pending, at, moment.rows, scopes)
     for violated in INVARIANT_VIOLATIONS.intersection(found.refused.values()):
         telemetry.count("overlay.invariant_violation", reason=violated)

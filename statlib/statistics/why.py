@@ -16,7 +16,7 @@ from statlib.kernel.refusals import Refusal
 from statlib.mongo.transactions import snapshot
 from statlib.statistics.authoritative import PinnedReads
 from statlib.statistics.catalogue import AnyCatalogue
-from statlib.statistics.derivation import Consumer
+from statlib.statistics.contexts import consumer_of
 from statlib.statistics.documents import (
     SOURCE_VERSION,
     STORAGE_VERSION,
@@ -175,7 +175,7 @@ def _refused_by_overlay(
     """As if every other gate were open. A sum that cannot be says something of rows alone that are current."""
     if moment.pending is None or moment.control is None:
         return {}
-    at = Consumer.of(catalogue, moment.context, moment.fleet.reviewer_tracking_epoch)
+    at = consumer_of(catalogue, moment.configuration, moment.fleet.reviewer_tracking_epoch)
     rows: dict[tuple[str, str], Valued] = {(family, s): _EMPTY for family, wanted in scopes.items() for s in wanted}
     rows.update(moment.rows)
     refused = overlay(moment.pending, at, rows, scopes).refused
