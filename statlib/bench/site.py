@@ -7,12 +7,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import UUID
 
 from pydantic import SecretStr
 
 from statlib.bench.projects import Shape, generated_project, insert_project, insert_studies
-from statlib.kernel.settings import MongoSettings, Settings, StatisticsSettings
+from statlib.kernel.settings import ClockSettings, MongoSettings, Settings, StatisticsSettings
 from statlib.local.replica_set import ReplicaSet, replica_set
 from statlib.mongo.connection import Mongo, connected
 from statlib.mongo.probe import probe
@@ -31,6 +33,8 @@ class Site:
     """A project of ``studies`` studies and a host on it; nothing is backfilled yet."""
 
     host: Host
+    settings: Settings
+    folder: Path
     project: UUID
     studies: int
 
@@ -51,14 +55,17 @@ def server_of_its_own(settings: Settings) -> Iterator[ReplicaSet]:
 def site(server: ReplicaSet, shape: Shape) -> Iterator[Site]:
     """A database of its own per size. The project is born under statistics, with every family on."""
     project = generated_project(shape)
-    settings = _settings(server, f"bench_{shape.studies}", project)
     with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="statlib-bench-")))
+        settings = _settings(server, f"bench_{shape.studies}", project).model_copy(
+            update={"clock": ClockSettings(offset_file=folder / "clock_offset_ms")}
+        )
         host = stack.enter_context(registered(stack.enter_context(connected(settings)), Role.API))
         storage.initialise(host.mongo, REVIEW, fleet=Mode.ENABLED)
         insert_project(host.mongo, project)
         create_under_statistics(host.mongo, REVIEW, project.id)
         insert_studies(host.mongo, project, shape)
-        yield Site(host, project.id, shape.studies)
+        yield Site(host, settings, folder, project.id, shape.studies)
 
 
 def server_facts(one: Site) -> str:
@@ -74,5 +81,7 @@ def peak_resident_mb() -> float:
 def _settings(server: ReplicaSet, database: str, project: Project | None = None) -> Settings:
     chosen = StatisticsSettings()
     if project is not None:
-        chosen = StatisticsSettings(allowlist=frozenset({project.id}), writes=True, families=frozenset(REVIEW.families))
+        chosen = StatisticsSettings(
+            allowlist=frozenset({project.id}), writes=True, fold=True, families=frozenset(REVIEW.families)
+        )
     return Settings(mongo=MongoSettings(uri=SecretStr(server.uri), database=database), statistics=chosen)

@@ -6,6 +6,10 @@ Arms take turns within a repeat, so that a slow minute of the machine hits all o
     source-only      statistics do not know the project
     transactional    all reviewers in one process: its saves of a project queue for their transaction
     colliding        each reviewer in a host of its own, as in processes of their own: saves collide in the database
+    fold             all reviewers in one process, saving into the study alone; a worker of its own process folds
+
+After the closed loop, source-only and fold are measured in an open loop too: reviewers save at fixed times, together
+at a share of what source-only reached, and a save that begins late counts as late from the time it was due.
 """
 
 from __future__ import annotations
@@ -16,15 +20,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import UUID, uuid4
 
 from pydantic import SecretStr
 
+from statlib.bench.folding import fold_from_now, fold_worker, wait_until_folded
 from statlib.bench.language import Cell, Report, environment, quantiles
 from statlib.kernel.refusals import Refusal
-from statlib.kernel.settings import MongoSettings, Settings, StatisticsSettings
+from statlib.kernel.settings import ClockSettings, MongoSettings, Settings, StatisticsSettings
 from statlib.local.replica_set import ReplicaSet, replica_set
 from statlib.mongo.command_counter import counting
 from statlib.mongo.connection import Mongo, connected
@@ -43,12 +50,19 @@ from statlib.statistics.parity import compare
 
 FAMILY = "ProjectScreening"
 COUNTED_SAVES = 20
+GATE_RATIO, GATE_ADDED_MS = 1.1, 2.0  # fold 9, acceptance: within either of them
 
 
 class ArmName(StrEnum):
     SOURCE_ONLY = "source-only"
     TRANSACTIONAL = "transactional"
     COLLIDING = "colliding"
+    FOLD = "fold"
+
+
+CLOSED, OPEN = "closed", "open"
+OPEN_LOAD = 0.7  # of the source-only arm's rate in the same cell
+OPEN_ARMS = (ArmName.SOURCE_ONLY, ArmName.FOLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +94,7 @@ class _Key:
     arm: ArmName
     reviewers: int
     same_study: bool
+    loop: str = CLOSED
 
 
 def run(plan: Plan, *, short_form: bool, settings: Settings, progress: Callable[[str], None]) -> Report:
@@ -106,8 +121,14 @@ def _measure(
                     for arm, site in sites.items():
                         of = measured.setdefault(_Key(arm, reviewers, same_study), _Measured())
                         _load(site, plan, reviewers, same_study=same_study, of=of)
-        for arm in (ArmName.TRANSACTIONAL, ArmName.COLLIDING):
-            _require_exact(sites[arm])
+                    source = measured[_Key(ArmName.SOURCE_ONLY, reviewers, same_study)]
+                    due_every_s = reviewers / (OPEN_LOAD * source.answers["saved"] / source.seconds)
+                    for arm in OPEN_ARMS:
+                        of = measured.setdefault(_Key(arm, reviewers, same_study, OPEN), _Measured())
+                        _load(sites[arm], plan, reviewers, same_study=same_study, of=of, due_every_s=due_every_s)
+        for arm, site in sites.items():
+            if arm is not ArmName.SOURCE_ONLY:
+                _require_exact(site)
     return measured, commands, facts
 
 
@@ -119,18 +140,25 @@ class _Site:
     project: UUID
     studies: tuple[UUID, ...]
     hosts: tuple[Host, ...]
+    folds: bool
 
 
 @contextmanager
 def _site(server: ReplicaSet, arm: ArmName, plan: Plan) -> Iterator[_Site]:
     project = Project(id=uuid4(), name=f"bench {arm}")
+    folds = arm is ArmName.FOLD
     chosen = StatisticsSettings()
     if arm is not ArmName.SOURCE_ONLY:
-        chosen = StatisticsSettings(allowlist=frozenset({project.id}), writes=True, families=frozenset({FAMILY}))
-    settings = Settings(
-        mongo=MongoSettings(uri=SecretStr(server.uri), database=f"bench_{arm.name.lower()}"), statistics=chosen
-    )
+        chosen = StatisticsSettings(
+            allowlist=frozenset({project.id}), writes=True, families=frozenset({FAMILY}), fold=folds
+        )
     with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="statlib-bench-")))
+        settings = Settings(
+            mongo=MongoSettings(uri=SecretStr(server.uri), database=f"bench_{arm.name.lower()}"),
+            statistics=chosen,
+            clock=ClockSettings(offset_file=folder / "clock_offset_ms"),
+        )
         count = max(plan.reviewers) if arm is ArmName.COLLIDING else 1
         hosts = tuple(
             stack.enter_context(registered(stack.enter_context(connected(settings)), Role.API)) for _ in range(count)
@@ -146,11 +174,20 @@ def _site(server: ReplicaSet, arm: ArmName, plan: Plan) -> Iterator[_Site]:
         )
         if arm is not ArmName.SOURCE_ONLY:
             backfill(hosts[0], REVIEW, project.id, FAMILY)
-        yield _Site(mongo, project.id, studies, hosts)
+        if folds:
+            stack.enter_context(fold_worker(settings, folder))
+            fold_from_now(hosts[0], project.id)
+            backfill(hosts[0], REVIEW, project.id, FAMILY)
+        yield _Site(mongo, project.id, studies, hosts, folds)
 
 
-def _load(site: _Site, plan: Plan, reviewers: int, *, same_study: bool, of: _Measured) -> None:
-    """All reviewers start at once; each alternates its decisions, so that every submission moves a counter."""
+def _load(
+    site: _Site, plan: Plan, reviewers: int, *, same_study: bool, of: _Measured, due_every_s: float = 0.0
+) -> None:
+    """All reviewers start at once; each alternates its decisions, so that every submission moves a counter.
+
+    ``due_every_s``: how far apart one reviewer's saves are due; 0 for each after the one before it.
+    """
     barrier, lock = threading.Barrier(reviewers + 1), threading.Lock()
 
     def review(number: int) -> None:
@@ -158,9 +195,14 @@ def _load(site: _Site, plan: Plan, reviewers: int, *, same_study: bool, of: _Mea
         investigator = uuid4()
         own = site.studies[:1] if same_study else site.studies[1 + number :: reviewers]
         barrier.wait()
+        begun = time.perf_counter() + due_every_s * number / reviewers
         for at in range(plan.submissions):
             decision = Decision.INCLUDE if at // len(own) % 2 == 0 else Decision.EXCLUDE
             started = time.perf_counter()
+            if due_every_s:
+                due = begun + at * due_every_s
+                time.sleep(max(0.0, due - started))
+                started = due
             answer, causes = _submit(writer, own[at % len(own)], investigator, decision)
             took_ms = (time.perf_counter() - started) * 1000
             with lock:
@@ -179,6 +221,8 @@ def _load(site: _Site, plan: Plan, reviewers: int, *, same_study: bool, of: _Mea
     of.seconds += time.perf_counter() - started
     of.latencies_ms += mine
     of.p95_ms.append(quantiles(mine).p95)
+    if site.folds:
+        wait_until_folded(site.mongo, site.project)
 
 
 def _submit(
@@ -210,6 +254,7 @@ def _cell(key: _Key, of: _Measured) -> Cell:
     at = quantiles(of.latencies_ms)
     return {
         "arm": key.arm.value,
+        "loop": key.loop,
         "study": "same" if key.same_study else "different",
         "reviewers": key.reviewers,
         "submissions": len(of.latencies_ms),
@@ -222,6 +267,7 @@ def _cell(key: _Key, of: _Measured) -> Cell:
         "stale": of.answers["VersionStale"],
         "source_conflicts": of.causes[Cause.SOURCE],
         "statistics_conflicts": of.causes[Cause.STATISTICS],
+        "fold_conflicts": of.causes[Cause.FOLD],
     }
 
 
@@ -230,16 +276,30 @@ def _figures(measured: dict[_Key, _Measured], commands: dict[ArmName, float]) ->
     figures: dict[str, float] = {
         "commands_per_save_source": commands[ArmName.SOURCE_ONLY],
         "commands_per_save_transactional": commands[ArmName.TRANSACTIONAL],
+        "commands_per_save_fold": commands[ArmName.FOLD],
     }
-    for arm in (ArmName.TRANSACTIONAL, ArmName.COLLIDING):
+    compared = [(arm, CLOSED) for arm in ArmName if arm is not ArmName.SOURCE_ONLY] + [(ArmName.FOLD, OPEN)]
+    for arm, loop in compared:
+        cells = {key: of for key, of in measured.items() if (key.arm, key.loop) == (arm, loop)}
         paired = [
-            list(zip(of.p95_ms, measured[_Key(ArmName.SOURCE_ONLY, key.reviewers, key.same_study)].p95_ms, strict=True))
-            for key, of in measured.items()
-            if key.arm is arm
+            list(zip(of.p95_ms, measured[replace(key, arm=ArmName.SOURCE_ONLY)].p95_ms, strict=True))
+            for key, of in cells.items()
         ]
-        figures[f"{arm.value}_p95_ratio_max"] = max(statistics.median(a / b for a, b in pairs) for pairs in paired)
-        figures[f"{arm.value}_p95_added_ms_max"] = max(statistics.median(a - b for a, b in pairs) for pairs in paired)
-        figures[f"{arm.value}_exhausted"] = float(
-            sum(of.answers["AttemptsExhausted"] for key, of in measured.items() if key.arm is arm)
-        )
+        name = arm.value if loop == CLOSED else f"{arm.value}_{loop}"
+        figures[f"{name}_p95_ratio_max"] = max(statistics.median(a / b for a, b in pairs) for pairs in paired)
+        figures[f"{name}_p95_added_ms_max"] = max(statistics.median(a - b for a, b in pairs) for pairs in paired)
+        figures[f"{name}_exhausted"] = float(sum(of.answers["AttemptsExhausted"] for of in cells.values()))
+    figures["fold_gate_failed_cells"] = float(_cells_over_the_gate(measured))
     return figures
+
+
+def _cells_over_the_gate(measured: dict[_Key, _Measured]) -> int:
+    """Cells whose fold arm is more than a tenth and more than two milliseconds over source-only at p95."""
+    over = 0
+    for key, of in measured.items():
+        if key.arm is ArmName.FOLD:
+            pairs = list(zip(of.p95_ms, measured[replace(key, arm=ArmName.SOURCE_ONLY)].p95_ms, strict=True))
+            over += statistics.median(a / b for a, b in pairs) > GATE_RATIO and (
+                statistics.median(a - b for a, b in pairs) > GATE_ADDED_MS
+            )
+    return over

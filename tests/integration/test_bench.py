@@ -14,7 +14,7 @@ from bson.binary import UuidRepresentation
 from bson.codec_options import CodecOptions
 from click.testing import CliRunner, Result
 
-from statlib.bench import projects, read, rebuild, runbook, trivial_book, write
+from statlib.bench import fold, projects, read, rebuild, runbook, trivial_book, write
 from statlib.bench.language import Quantiles, quantiles, table
 from statlib.bench.write import ArmName
 from statlib.cli.main import main
@@ -25,14 +25,18 @@ from statlib.review.documents import Study
 from statlib.review.screening import inclusion_info
 
 WRITE = write.Plan(reviewers=(1, 2), repeats=2, submissions=4, studies=10)
-READ = read.Plan(sizes=(60, 120), rounds=1, served_per_round=2, saves=3, members=3)
+READ = read.Plan(sizes=(60, 120), rounds=1, served_per_round=2, saves=3, members=3, pending=(0, 2))
+FOLD = fold.Plan(saves=6, repeats=1)
 REBUILD = rebuild.Plan(studies=120, repeats=2, members=3)
 RUNBOOK = runbook.Plan(pairs=1, sizes=(runbook.SMALL, 120), updates=2)
-UNDER_STATISTICS = (ArmName.TRANSACTIONAL, ArmName.COLLIDING)
+UNDER_STATISTICS = (ArmName.TRANSACTIONAL, ArmName.COLLIDING, ArmName.FOLD)
+COMPARED = (*UNDER_STATISTICS, "fold_open")
 WRITE_FIGURES = {
     "commands_per_save_source",
     "commands_per_save_transactional",
-    *(f"{arm}_{what}" for arm in UNDER_STATISTICS for what in ("p95_ratio_max", "p95_added_ms_max", "exhausted")),
+    "commands_per_save_fold",
+    "fold_gate_failed_cells",
+    *(f"{name}_{what}" for name in COMPARED for what in ("p95_ratio_max", "p95_added_ms_max", "exhausted")),
 }
 RUNBOOK_FIGURES = {"added_to_papermill_s", "site_120_to_100_ratio"}
 ENVIRONMENT = {"statlib", "pymongo", "python", "platform", "cpus", "server"}
@@ -42,6 +46,7 @@ ENVIRONMENT = {"statlib", "pymongo", "python", "platform", "cpus", "server"}
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "QUICK", WRITE)
     monkeypatch.setattr(read, "QUICK", READ)
+    monkeypatch.setattr(fold, "QUICK", FOLD)
     monkeypatch.setattr(rebuild, "QUICK", REBUILD)
     monkeypatch.setattr(runbook, "QUICK", RUNBOOK)
 
@@ -51,9 +56,9 @@ def test_the_write_benchmark_measures_every_arm_under_every_load_with_figures_of
     assert (report["bench"], report["short_form"], set(report["environment"])) == ("write", True, ENVIRONMENT)
     assert report["environment"]["server"].startswith("MongoDB ")
     cells = report["cells"]
-    assert sorted((cell["arm"], cell["reviewers"], cell["study"]) for cell in cells) == sorted(
-        (arm.value, reviewers, study)
-        for arm in ArmName
+    assert sorted((cell["arm"], cell["loop"], cell["reviewers"], cell["study"]) for cell in cells) == sorted(
+        (arm, loop, reviewers, study)
+        for arm, loop in [*((arm, "closed") for arm in ArmName), *((arm, "open") for arm in write.OPEN_ARMS)]
         for reviewers in WRITE.reviewers
         for study in ("same", "different")
     )
@@ -70,9 +75,10 @@ def test_the_write_benchmark_measures_every_arm_under_every_load_with_figures_of
     figures = report["figures"]
     assert set(figures) == WRITE_FIGURES
     assert 0 < figures["commands_per_save_source"] < figures["commands_per_save_transactional"]
+    assert figures["commands_per_save_fold"] == figures["commands_per_save_source"]
     for arm in UNDER_STATISTICS:
         assert figures[f"{arm}_p95_ratio_max"] > 0
-        exhausted = sum(cell["exhausted"] for cell in cells if cell["arm"] == arm)
+        exhausted = sum(cell["exhausted"] for cell in cells if (cell["arm"], cell["loop"]) == (arm, "closed"))
         assert figures[f"{arm}_exhausted"] == exhausted
 
 
@@ -81,8 +87,8 @@ def test_the_write_benchmark_prints_its_table_and_figures() -> None:
     assert "repeat 2 of 2: 2 reviewers, same study True" in ran.stderr
     lines = ran.stdout.splitlines()
     assert lines[0] == "bench write (short form: for a look, not for figures)"
-    assert lines[3].split()[:4] == ["arm", "study", "reviewers", "submissions"]
-    assert len(_cells(lines)) == len(ArmName) * len(WRITE.reviewers) * 2
+    assert lines[3].split()[:4] == ["arm", "loop", "study", "reviewers"]
+    assert len(_cells(lines)) == (len(ArmName) + len(write.OPEN_ARMS)) * len(WRITE.reviewers) * 2
     assert _figures(lines) == WRITE_FIGURES
 
 
@@ -103,11 +109,22 @@ def test_the_read_benchmark_measures_each_bundle_served_and_calculated_at_each_s
     figures = report["figures"]
     assert set(figures) == {
         *(f"served_to_calculated_{size}" for size in READ.sizes),
+        *(f"pending_{studies}_{what}" for studies in READ.pending for what in ("p95_ms", "to_none")),
         *("read_120_to_60", "save_120_to_60", "save_p50_ms", "peak_resident_mb"),
     }
     for size in READ.sizes:
         assert figures[f"served_to_calculated_{size}"] == pytest.approx(whole[size]["times_faster_p95"])
     assert 20 < figures["peak_resident_mb"] < 2_000
+
+
+def test_the_fold_benchmark_drains_what_was_saved_and_tells_how_far_rows_lag() -> None:
+    report = _report(_bench("fold", "--quick", "--json"))
+    assert (report["bench"], report["short_form"], set(report["environment"])) == ("fold", True, ENVIRONMENT)
+    (cell,) = report["cells"]
+    assert 0 < cell["lag_p50_ms"] <= cell["lag_p95_ms"] == report["figures"]["lag_p95_ms"]
+    assert report["figures"]["folded_to_source_saves"] == pytest.approx(
+        cell["folded_per_s"] / cell["source_saves_per_s"]
+    )
 
 
 def test_the_rebuild_benchmark_holds_each_family_to_its_aggregation_and_all_to_their_sum() -> None:
