@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from statlib.runbook.look.plots.shares import ROWS_MAX, Row, parts, shares
+from statlib.runbook.look.stylesheet import fragment_css
 
 OF = parts("done", "under way", "untouched")
 
@@ -23,6 +26,13 @@ def test_every_amount_is_in_the_table_and_every_part_that_occurs_in_the_legend()
         assert "untouched" in svg
         assert "under way" not in svg, "nobody has any"
         assert "1,200" in svg
+
+
+def test_a_number_on_a_dark_bar_has_no_outline_of_its_own_colour() -> None:
+    drawn = shares("k", "Work", [Row("ann", {"done": 519})], OF, finding="much", source="stored", unit="studies")
+    (selector,) = re.findall(r'text\[style\*="([^"]*)"\]\{stroke:none\}', fragment_css())
+    (style,) = re.findall(r'<text [^>]*style="([^"]*text-anchor:middle[^"]*)">519<', drawn.svg_wide)
+    assert selector in style
 
 
 def test_a_row_without_anything_is_drawn_empty() -> None:
