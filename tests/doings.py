@@ -43,6 +43,7 @@ from statlib.statistics.envelopes import Envelope
 from statlib.statistics.hosts import Host
 from statlib.statistics.outcomes import Saved
 from statlib.statistics.submissions import open_envelope
+from tests import arms
 from tests.reviews import ALL_FAMILIES, Review, review
 
 ANNA, BEN = UUID(int=0xA), UUID(int=0xB)
@@ -188,10 +189,10 @@ def done_to(settings: Settings, arm: Arm) -> Iterator[Review]:
     with review(
         settings,
         studies=0,
-        under_statistics=arm is Arm.TRANSACTIONAL,
         families=ALL_FAMILIES,
         stages=(EXTRACTION, SCREENING),
         questions=(BLINDED,),
+        **arms.options(arm),
     ) as opened:
         members = [Membership(investigator_id=who, joined_at_utc=AT).to_bson() for who in (ANNA, BEN)]
         opened.mongo.collection(PROJECTS).update_one({"_id": opened.project}, {"$set": {"Memberships": members}})
