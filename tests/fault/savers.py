@@ -11,12 +11,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 from uuid import UUID
 
 from pydantic import SecretStr
@@ -83,6 +83,7 @@ class Job:
             "allowlist": [str(project) for project in statistics.allowlist],
             "families": sorted(statistics.families),
             "writes": statistics.writes,
+            "fold": statistics.fold,
             "envelope": self.envelope.to_wire(),
             "decision": self.decision.value,
             "signal": self.signal.value,
@@ -102,6 +103,7 @@ class Job:
                 allowlist=frozenset(UUID(project) for project in wire["allowlist"]),
                 families=frozenset(wire["families"]),
                 writes=wire["writes"],
+                fold=wire["fold"],
             ),
         )
         return cls(
@@ -117,6 +119,12 @@ class Job:
         )
 
 
+class Wired(Protocol):
+    """A job as it goes to the kit."""
+
+    def to_wire(self) -> dict[str, Any]: ...
+
+
 class Savers:
     """The test's end of the kit."""
 
@@ -126,7 +134,7 @@ class Savers:
         self._jobs: IO[str] = process.stdin
         self._reports: IO[str] = process.stdout
 
-    def run(self, job: Job) -> Report:
+    def run(self, job: Wired) -> Report:
         """Start a saver and return once it was killed, was frozen, or has answered."""
         return self._ask({"run": job.to_wire()})
 
@@ -145,11 +153,11 @@ class Savers:
 
 
 @contextmanager
-def savers() -> Iterator[Savers]:
-    """A running kit; whatever it left frozen is killed at the end."""
+def savers(module: str = "tests.fault.savers") -> Iterator[Savers]:
+    """A running kit of ``module``'s jobs; whatever it left frozen is killed at the end."""
     root = Path(__file__).parents[2]
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.fault.savers"],
+        [sys.executable, "-m", module],
         cwd=root,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -167,12 +175,17 @@ def savers() -> Iterator[Savers]:
 
 
 def main() -> None:
+    serve(lambda wire: _save(Job.from_wire(wire)))
+
+
+def serve(act: Callable[[Mapping[str, Any]], str]) -> None:
+    """Run jobs that come on standard input, each by ``act`` in a process of its own, until it closes."""
     alive: dict[int, int] = {}  # process id to the read end of its answer
     try:
         for line in sys.stdin:
             request = json.loads(line)
             if "run" in request:
-                pid = _fork(Job.from_wire(request["run"]), alive)
+                pid = _fork(act, request["run"], alive)
             else:
                 pid = request["resume"]
                 os.kill(pid, signal.SIGCONT)
@@ -183,13 +196,13 @@ def main() -> None:
             os.waitpid(pid, 0)
 
 
-def _fork(job: Job, alive: dict[int, int]) -> int:
+def _fork(act: Callable[[Mapping[str, Any]], str], wire: Mapping[str, Any], alive: dict[int, int]) -> int:
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
-            os.write(write_end, _save(job).encode())
+            os.write(write_end, act(wire).encode())
             status = 0
         finally:
             os._exit(status)
