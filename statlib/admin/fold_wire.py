@@ -81,9 +81,11 @@ class LedgerRoom(Wire):
 
 
 class FoldStanding(Wire):
-    """``pending`` is null while its index is not ready. ``tripped`` false: the project needs a reset."""
+    """``families``: those whose saves fold. ``pending`` is null while its index is not ready. ``tripped`` false: the
+    project needs a reset."""
 
     project: UUID
+    families: tuple[str, ...]
     fold_mode: str
     protocol: int
     tripped: bool
@@ -104,6 +106,7 @@ class FoldStanding(Wire):
         pending, ledger = status.pending, status.ledger
         return cls(
             project=status.project,
+            families=status.families,
             fold_mode=status.mode,
             protocol=status.protocol,
             tripped=status.tripped,

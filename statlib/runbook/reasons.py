@@ -19,6 +19,15 @@ class RunbookReason(Reason):
     )
     ParameterFileUnreadable = (RefusalKind.INVALID, "Give a TOML file of `name = value` lines.")
     ConfirmationMissing = (RefusalKind.INVALID, "To act, repeat the name of the deployment or project in `confirm`.")
+    RolloutUnconfirmed = (
+        RefusalKind.INVALID,
+        "See that every rollout has ended and no process of an earlier release is alive; then give "
+        "rollout_complete=true.",
+    )
+    QuietHourUnconfirmed = (
+        RefusalKind.INVALID,
+        "Agree on a quiet hour, since the build scans every study; then name it in `quiet_hour`.",
+    )
     RunNotFound = (RefusalKind.NOT_FOUND, "Give the id of a run in this archive that has not been sealed.")
     RunDiffers = (RefusalKind.CONFLICT, "Resume with the parameters of that run, or start a new one.")
     RunBusy = (RefusalKind.CONTENTION, "Wait for the process that holds the run, or stop it.")

@@ -52,13 +52,15 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class FoldStatus:
-    """``tripped``: the storage version is what the mode and the protocol ask for; else the project needs a reset.
+    """``families``: those whose saves fold. ``tripped``: the storage version is what mode and protocol ask for; else the
+    project needs a reset.
 
     ``pending`` is None where the index is not ready: without it the look would scan the whole source.
     ``quarantine_incomplete_since``: from then on a miss in quarantine proves nothing.
     """
 
     project: UUID
+    families: tuple[str, ...]
     mode: FoldMode
     protocol: int
     tripped: bool
@@ -86,6 +88,7 @@ def fold_status(host: Host, catalogue: AnyCatalogue, project: UUID) -> FoldStatu
     protocol = FOLD_PROTOCOL if control.fold_mode is FoldMode.DISABLED else control.fold_protocol_version
     return FoldStatus(
         project=project,
+        families=tuple(sorted(catalogue.folding)),
         mode=control.fold_mode,
         protocol=control.fold_protocol_version,
         tripped=control.storage_version == STORAGE_VERSION + control.tripwire,

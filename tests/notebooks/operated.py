@@ -146,9 +146,11 @@ class Operated:
         set_narrow_gate(self.mongo, REVIEW, self.project, enabled=enabled, action=action())
 
     @contextmanager
-    def running(self, runbook: str, *words: str, given: Mapping[str, str] | None = None) -> Iterator[Running]:
-        """``statlib runbook run``, acting unless told otherwise; ended with the block at the latest."""
-        parameters = {"project": str(self.project), "apply": "true", "confirm": str(self.project), **(given or {})}
+    def running(self, runbook: str, *words: str, given: Mapping[str, str | None] | None = None) -> Iterator[Running]:
+        """``statlib runbook run``, acting unless told otherwise; ended with the block at the latest. ``given``: None
+        leaves a parameter out."""
+        usual = {"project": str(self.project), "apply": "true", "confirm": str(self.project)}
+        parameters = {key: value for key, value in {**usual, **(given or {})}.items() if value is not None}
         assignments = [part for key, value in parameters.items() for part in ("-p", f"{key}={value}")]
         command = [sys.executable, "-m", "statlib.cli.main", "runbook", "run", runbook, *assignments]
         process = subprocess.Popen(
@@ -164,7 +166,9 @@ class Operated:
             process.kill()
             process.communicate(timeout=30)
 
-    def run(self, runbook: str, *words: str, given: Mapping[str, str] | None = None, past_grace: bool = False) -> Ended:
+    def run(
+        self, runbook: str, *words: str, given: Mapping[str, str | None] | None = None, past_grace: bool = False
+    ) -> Ended:
         """Run it to its end. ``past_grace``: pass the grace for it once it waits."""
         with self.running(runbook, *words, given=given) as running:
             if past_grace:

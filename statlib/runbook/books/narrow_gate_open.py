@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
+from statlib.runbook.backfilled import Backfilled
 from statlib.runbook.catalogue import Runbook
 from statlib.runbook.expectations import expect
-from statlib.runbook.fragments import Column, KeyValues, Table
+from statlib.runbook.fragments import KeyValues
 from statlib.runbook.patience import backfill_together_when_allowed
 from statlib.runbook.project import ProjectParameters, Standing, standing
 from statlib.runbook.run import Run
@@ -43,33 +44,6 @@ class Plan(BaseModel):
         )
 
 
-class FamilyBackfilled(BaseModel):
-    family: str
-    published: int
-    current: int
-    races_lost: int
-    exact: bool
-
-
-class Backfilled(BaseModel):
-    """Each family, as it was published or found right."""
-
-    families: list[FamilyBackfilled]
-
-    def shown(self) -> Table:
-        columns = (
-            Column("Family"),
-            Column("Published", numeric=True),
-            Column("Right as they were", numeric=True),
-            Column("Races lost", numeric=True),
-            Column("Served and exact"),
-        )
-        rows = tuple(
-            (f.family, f.published, f.current, f.races_lost, "yes" if f.exact else "no") for f in self.families
-        )
-        return Table("Families backfilled", columns, rows)
-
-
 def plan(run: OpenRun) -> Plan:
     """What acting would do, from the state of this moment."""
     found = standing(run)
@@ -93,18 +67,7 @@ def backfill(run: OpenRun) -> Backfilled:
     done = backfill_together_when_allowed(
         run.client, run.parameters.project, families, request_id=run.request_id("backfill")
     )
-    return Backfilled(
-        families=[
-            FamilyBackfilled(
-                family=found.rebuild.family,
-                published=len(found.rebuild.published),
-                current=len(found.rebuild.current),
-                races_lost=found.races_lost,
-                exact=found.parity.exact,
-            )
-            for found in done.families
-        ]
-    )
+    return Backfilled.of(done)
 
 
 def verify(run: OpenRun) -> Standing:
