@@ -9,6 +9,7 @@ from enum import StrEnum
 from statlib.backfills.definitions import BatchBound, RetryPolicy
 
 GROWTH_MAX = 1.5  # a batch grows by half at most, so that one quick batch does not lead to a slow one
+COURTEOUS_PART = 50  # below this part of the declared rows a transaction itself weighs more than what it repairs
 COURTEOUS_REST_S_MAX = 1.0  # also after a batch that took too long
 CALM = 0.2  # within a fifth of the target nothing is changed
 
@@ -58,6 +59,8 @@ def after_batch(bound: BatchBound, rows: int, duration_s: float, courtesy: Court
     told += f"; rests {rest_s * 1000:,.0f} ms, since {courtesy.because}" if courtesy else ""
     factor = target_s / max(duration_s, 0.001)
     wanted = _within(bound, math.floor(rows * min(factor, GROWTH_MAX)))
+    if courtesy and wanted < rows:
+        wanted = min(rows, max(wanted, bound.rows_max // COURTEOUS_PART))
     if abs(factor - 1) <= CALM or wanted == rows:
         return Pace(_within(bound, rows), Decision.KEEP, told, rest_s)
     return Pace(wanted, Decision.GROW if wanted > rows else Decision.SHRINK, told, rest_s)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from statlib.backfills.definitions import BatchBound, RetryPolicy
 from statlib.backfills.sizing import (
+    COURTEOUS_PART,
     COURTEOUS_REST_S_MAX,
     GROWTH_MAX,
     Courtesy,
@@ -55,6 +56,7 @@ def test_a_courteous_batch_is_shorter_and_followed_by_a_rest_that_says_why() -> 
     assert pace.rows == pytest.approx(40, abs=1)
     assert pace.rest_s == pytest.approx(0.4), "a fifth of the time is work"
     assert "foregroundSessions is 4" in pace.because
+    assert after_batch(BOUND, 400, 50.0, COURTESY).rows == BOUND.rows_max // COURTEOUS_PART, "a stall is no measure"
     assert COURTESY.rest_s(3_600) == COURTEOUS_REST_S_MAX
 
 
