@@ -14,10 +14,20 @@ from statlib.mongo.reasons import MongoReason
 from statlib.review.catalogue import REVIEW
 from statlib.statistics import storage
 from statlib.statistics.bounds import HOST_ALLOWLIST_MAX
-from statlib.statistics.documents import CONTROL, GLOBAL_CONTROL, GLOBAL_ID
+from statlib.statistics.documents import (
+    CONTROL,
+    GLOBAL_CONTROL,
+    GLOBAL_ID,
+    STORAGE_VERSION,
+    FoldMode,
+    ProjectControl,
+)
+from statlib.statistics.fold_fleet import read_fold_fleet
+from statlib.statistics.pending_index import IndexState, index_state
 
 ASKED_TIMEOUT_S = 5.0
 NAMED_MAX = 3
+FOLDING = [mode.value for mode in FoldMode if mode is not FoldMode.DISABLED]
 CHECK_OF_REASON = {
     MongoReason.ServerStandalone: "replica set",
     MongoReason.ServerSharded: "replica set",
@@ -100,6 +110,7 @@ def _probed(mongo: Mongo) -> Iterator[Check]:
     yield _lifetime(facts, mongo.settings.mongo.uri.get_secret_value())
     yield _storage(mongo)
     yield _projects(mongo)
+    yield _fold(mongo)
 
 
 def _lifetime(facts: ServerFacts, uri: str) -> Check:
@@ -136,6 +147,30 @@ def _projects(mongo: Mongo) -> Check:
         remedy = "Take them off statistics.allowlist, or set mongo.database to where they are."
         return Check("projects", Level.WARN, f"on the allowlist, but not in this database: {named}", remedy)
     return Check("projects", Level.OK, f"{len(found):,} of the allowlist are here, {controls:,} with a control")
+
+
+def _fold(mongo: Mongo) -> Check:
+    """What folding projects need: the index, a live worker of their protocol, and a tripwire that is theirs."""
+    asked = {"_id": {"$in": list(mongo.settings.statistics.allowlist)}, "FoldMode": {"$in": FOLDING}}
+    folding = [ProjectControl.from_bson(found) for found in mongo.collection(CONTROL).find(asked)]
+    if not folding:
+        return Check("fold", Level.OK, "no project of the allowlist folds")
+    projects = plural(len(folding), "project")
+    if (index := index_state(mongo, REVIEW)) is not IndexState.READY:
+        found = f"{projects} fold, and the index of pending entries is {index.value.lower()}"
+        return Check("fold", Level.FAIL, found, "statlib runbook run build_pending_index")
+    doubtful = [control.id for control in folding if control.storage_version != STORAGE_VERSION + control.tripwire]
+    if doubtful:
+        named = ", ".join(sorted(map(str, doubtful))[:NAMED_MAX])
+        return Check(
+            "fold", Level.FAIL, f"fold mode and storage version disagree: {named}", "statlib fold reset PROJECT"
+        )
+    fleet = read_fold_fleet(mongo, folding[0].id)
+    if lacking := {c.fold_protocol_version for c in folding if not fleet.worker_live(c.fold_protocol_version)}:
+        told = ", ".join(map(str, sorted(lacking)))
+        found = f"{projects} fold, and no worker of protocol {told} is live: what is pending piles up"
+        return Check("fold", Level.WARN, found, "statlib worker fold")
+    return Check("fold", Level.OK, f"{projects} fold; the index is ready and a worker is live")
 
 
 def _remedy(refusal: Refusal) -> str:

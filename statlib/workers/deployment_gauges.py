@@ -24,7 +24,17 @@ from statlib.passes.audit import server_time
 from statlib.schedule.documents import SLOT
 from statlib.schedule.states import SlotState
 from statlib.statistics.bounds import DELTA_LEDGER_ROWS_MAX
-from statlib.statistics.documents import CONTROL, GLOBAL_CONTROL, GLOBAL_ID, GUARD, LEASE, MEMBER, Mode, State
+from statlib.statistics.documents import (
+    CONTROL,
+    GLOBAL_CONTROL,
+    GLOBAL_ID,
+    GUARD,
+    LEASE,
+    MEMBER,
+    FoldMode,
+    Mode,
+    State,
+)
 from statlib.statistics.hosts import Role, live_filter
 from statlib.workers import queries
 from statlib.workers.outbox import owed
@@ -42,7 +52,11 @@ class Gate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """One reading. Counts; ``oldest_open_slot_age_s`` is 0 where no slot waits or runs."""
+    """One reading. Counts; ``oldest_open_slot_age_s`` is 0 where no slot waits or runs.
+
+    ``fold_worker_heartbeat_age_s``: of the newest heartbeat of any protocol. Where there never was one, since the
+    first project was let fold; 0 where none ever was.
+    """
 
     fleet_open: bool
     projects: int
@@ -53,6 +67,8 @@ class Deployment:
     slots: Mapping[SlotState, int]
     oldest_open_slot_age_s: float
     outbox_owed: int
+    fold_projects: Mapping[FoldMode, int]
+    fold_worker_heartbeat_age_s: float
 
 
 def read_deployment(mongo: Mongo) -> Deployment:
@@ -72,6 +88,8 @@ def read_deployment(mongo: Mongo) -> Deployment:
         slots={state: sum(int(s["Count"]) for s in slots if s["_id"] == state) for state in SlotState},
         oldest_open_slot_age_s=_oldest_age_s(slots, now),
         outbox_owed=owed(mongo),
+        fold_projects=_fold_projects(mongo),
+        fold_worker_heartbeat_age_s=_heartbeat_age_s(mongo, now),
     )
 
 
@@ -156,6 +174,18 @@ GAUGES: tuple[Gauge, ...] = (
         lambda found: [Reading(found.outbox_owed)],
     ),
     (
+        "fold.projects",
+        "{project}",
+        "projects by fold mode",
+        lambda found: [Reading(count, {"mode": mode}) for mode, count in found.fold_projects.items()],
+    ),
+    (
+        "fold.worker_heartbeat_age",
+        "s",
+        "since a fold worker last gave a sign of life",
+        lambda found: [Reading(found.fold_worker_heartbeat_age_s)],
+    ),
+    (
         "hosts.live",
         "{host}",
         "hosts that renewed their record within two minutes",
@@ -197,6 +227,24 @@ def _hosts(mongo: Mongo) -> Mapping[Role, int]:
     for counted in mongo.collection(MEMBER).aggregate(live):
         found[Role(counted["_id"])] = int(counted["Count"])
     return found
+
+
+def _fold_projects(mongo: Mongo) -> Mapping[FoldMode, int]:
+    found = dict.fromkeys(FoldMode, 0)
+    for counted in mongo.collection(CONTROL).aggregate([dict(queries.counted_by("FoldMode"))]):
+        found[FoldMode(counted["_id"] or FoldMode.DISABLED)] += int(counted["Count"])
+    return found
+
+
+def _heartbeat_age_s(mongo: Mongo, now: datetime) -> float:
+    fleet = mongo.collection(GLOBAL_CONTROL).find_one({"_id": GLOBAL_ID}, {"FoldWorkerHeartbeats": 1}) or {}
+    beats = [beat["RenewedAtUtc"] for beat in (fleet.get("FoldWorkerHeartbeats") or {}).values()]
+    if not beats:
+        first = mongo.collection(CONTROL).find_one(
+            {"FoldEnabledAtUtc": {"$ne": None}}, {"FoldEnabledAtUtc": 1}, sort=[("FoldEnabledAtUtc", 1)]
+        )
+        beats = [first["FoldEnabledAtUtc"]] if first else []
+    return max(0.0, (now - max(beats)).total_seconds()) if beats else 0.0
 
 
 def _oldest_age_s(slots: Iterable[Mapping[str, Any]], now: datetime) -> float:

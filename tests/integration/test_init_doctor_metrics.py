@@ -34,7 +34,7 @@ from statlib.schedule.documents import SLOT
 from statlib.schedule.states import SlotState
 from statlib.schedule.storage import initialise as initialise_schedule
 from statlib.statistics.bounds import DELTA_LEDGER_ROWS_MAX
-from statlib.statistics.documents import CONTROL, GLOBAL_CONTROL, GUARD, Mode, State
+from statlib.statistics.documents import CONTROL, GLOBAL_CONTROL, GUARD, FoldMode, Mode, State
 from statlib.statistics.hosts import Role
 from statlib.workers import deployment_gauges
 from statlib.workers.deployment_gauges import DeploymentGauges, Gate, read_deployment
@@ -318,8 +318,9 @@ def test_every_state_and_gate_that_an_expression_names_exists() -> None:
     known = {State: "state", Gate: "gate"}
     names = {label: set(enum.__members__) for enum, label in known.items()}
     names["state"] |= set(SlotState.__members__)
+    names["mode"] = set(FoldMode.__members__)
     for expression in expressions():
-        for label, values in re.findall(r'\b(state|gate)[!=]=?~?"([^"]+)"', expression):
+        for label, values in re.findall(r'\b(state|gate|mode)[!=]=?~?"([^"]+)"', expression):
             assert set(values.split("|")) <= names[label], expression
 
 
