@@ -17,6 +17,7 @@ from statlib.statistics.arms import Arm
 from statlib.statistics.envelopes import Envelope
 from statlib.statistics.reader import Source
 from statlib.statistics.reasons import SaveReason
+from tests import arms
 from tests.fault.savers import APP_NAME, Condition, Job, Savers, Signal, savers
 from tests.interruptions import When
 from tests.open_transactions import end_transactions, open_transactions
@@ -38,7 +39,7 @@ TRANSACTIONAL = (
     "insert",
     "commitTransaction",
 )
-COMMANDS = {Arm.SOURCE_ONLY: SOURCE_ONLY, Arm.TRANSACTIONAL: TRANSACTIONAL}
+COMMANDS = {Arm.SOURCE_ONLY: SOURCE_ONLY, Arm.TRANSACTIONAL: TRANSACTIONAL, Arm.FOLD: SOURCE_ONLY}
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +58,8 @@ def deliver(writer: ScreeningWriter, envelope: Envelope) -> str:
 
 @pytest.mark.parametrize("arm", list(COMMANDS))
 def test_the_sweep_covers_every_command_of_a_redelivered_save(settings: Settings, arm: Arm) -> None:
-    with review(settings, studies=1, under_statistics=arm is Arm.TRANSACTIONAL) as opened:
-        if arm is Arm.TRANSACTIONAL:
-            opened.backfill()
+    with review(settings, studies=1, **arms.options(arm)) as opened:
+        arms.begin(opened, arm)
         envelope = opened.writer.open(opened.studies[0], ANNA)
         with counting(opened.mongo.client) as count:
             deliver(opened.writer, envelope)
@@ -71,16 +71,17 @@ def test_a_save_killed_at_any_command_is_all_or_nothing_and_its_redelivery_saves
     settings: Settings, kit: Savers, arm: Arm
 ) -> None:
     cases = [(number, when) for number in range(1, len(COMMANDS[arm]) + 1) for when in When]
-    with review(settings, studies=len(cases), under_statistics=arm is Arm.TRANSACTIONAL) as opened:
-        if arm is Arm.TRANSACTIONAL:
-            opened.backfill()
+    with review(settings, studies=len(cases), **arms.options(arm)) as opened:
+        arms.begin(opened, arm)
         for (number, when), study in zip(cases, opened.studies, strict=True):
             _kill_and_redeliver(opened, kit, arm, study, number, when)
-        if arm is Arm.TRANSACTIONAL:
+        if arm in arms.UNDER_STATISTICS:
+            arms.fold(opened)
             bundle = opened.read()
             assert bundle.source is Source.MATERIALISED
             assert bundle.counters(FAMILY) == opened.truth()
             assert len(opened.receipts()) == len(cases)
+        if arm is Arm.TRANSACTIONAL:
             revisions = sorted(d["Revision"] for d in opened.deltas() if d["Kind"] == "Operation")
             assert len(revisions) == len(set(revisions)) == len(cases)
 
@@ -103,7 +104,7 @@ def _kill_and_redeliver(opened: Review, kit: Savers, arm: Arm, study: UUID, numb
 
     expected = "Saved"
     if applied:
-        expected = "Duplicate" if arm is Arm.TRANSACTIONAL else SaveReason.VersionStale.name
+        expected = "Duplicate" if arm in arms.UNDER_STATISTICS else SaveReason.VersionStale.name
     assert deliver(opened.writer, envelope) == expected, case
     assert opened.study(study)["Audit"]["Version"] == 1, case
     assert opened.decisions(study) == {ANNA: True}, case

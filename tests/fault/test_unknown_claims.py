@@ -18,6 +18,7 @@ from statlib.statistics import claims
 from statlib.statistics.arms import Arm
 from statlib.statistics.outcomes import Cause, Saved
 from statlib.statistics.reasons import SaveReason
+from tests import arms
 from tests.doings import ANNA, BEN, DOINGS, EXTRACTION, done_to, insert
 from tests.exactness import unserved
 from tests.interruptions import Interrupter, When, host_with
@@ -26,7 +27,7 @@ from tests.reviews import Review
 from tests.servers import fail_command
 
 VICTIM = "statlib-tests-claimant"
-WRITE = {Arm.SOURCE_ONLY: "findAndModify", Arm.TRANSACTIONAL: "commitTransaction"}
+WRITE = {**dict.fromkeys(Arm, "findAndModify"), Arm.TRANSACTIONAL: "commitTransaction"}
 LOST: dict[str, dict[str, Any]] = {"reply": {"write_concern_error": 64}, "write": {"close_connection": True}}
 UNRESOLVED = SaveReason.StatisticsOperationUnresolved.name
 
@@ -66,15 +67,15 @@ def scene(request: pytest.FixtureRequest, settings: Settings, monkeypatch: pytes
     monkeypatch.setattr(claims, "PRE_WRITE_DEADLINE_S", 0.8)  # the driver repeats a lost write for as long
     with done_to(settings, request.param) as opened:
         [study] = insert(opened, DOINGS["claim"])
-        if request.param is Arm.TRANSACTIONAL:
-            opened.backfill_all()
+        arms.begin(opened, request.param)
         interrupter = Interrupter()
         with host_with(opened.mongo.settings, interrupter, app_name=VICTIM) as host:
             yield Scene(request.param, opened, ClaimWriter(host, opened.project), interrupter, study)
-            if request.param is Arm.TRANSACTIONAL:
+            if request.param in arms.UNDER_STATISTICS:
+                arms.fold(opened)
                 assert open_transactions(opened.mongo.client, VICTIM) == []
                 assert set(unserved(opened)) <= {"ReviewerAnnotation"}
-                assert len(opened.receipts()) == opened.study(study)["Audit"]["Version"]
+                assert len(opened.receipts()) == arms.saves_of(opened.study(study))
 
 
 def losing(scene: Scene, what: str, meanwhile: Callable[[], None]) -> Saved | str | None:
@@ -122,10 +123,10 @@ def test_a_place_that_others_took_meanwhile_is_not_called_lost_while_the_write_m
 
 
 def test_a_place_that_was_taken_and_let_go_meanwhile_was_taken(scene: Scene) -> None:
-    """Its receipt says so. Without one it is simply taken again: it is held when that is the answer."""
+    """Its trail says so. Without one it is simply taken again: it is held when that is the answer."""
     got = losing(scene, "reply", scene.let_go)
     assert isinstance(got, Saved)
-    assert scene.holders() == ([] if scene.arm is Arm.TRANSACTIONAL else [ANNA])
+    assert scene.holders() == ([ANNA] if scene.arm is Arm.SOURCE_ONLY else [])
 
 
 def test_a_claim_whose_every_attempt_is_lost_is_not_called_a_no(scene: Scene) -> None:
@@ -172,7 +173,7 @@ def test_a_collision_inside_the_transaction_never_decides_a_claim(scene: Scene) 
     assert got.failed_attempts == (Cause.STATISTICS,) * collisions
 
 
-@pytest.mark.parametrize("scene", [Arm.SOURCE_ONLY], indirect=True)
+@pytest.mark.parametrize("scene", [Arm.SOURCE_ONLY, Arm.FOLD], indirect=True)
 def test_a_claim_that_was_read_for_too_long_ago_reads_again(scene: Scene) -> None:
     """As if frozen between its look and its write: what it was admitted under may no longer hold."""
     clock = scene.review.mongo.clock
@@ -183,7 +184,7 @@ def test_a_claim_that_was_read_for_too_long_ago_reads_again(scene: Scene) -> Non
     assert got.failed_attempts == (Cause.LATE,)
 
 
-@pytest.mark.parametrize("scene", [Arm.SOURCE_ONLY], indirect=True)
+@pytest.mark.parametrize("scene", [Arm.SOURCE_ONLY, Arm.FOLD], indirect=True)
 def test_a_no_that_came_after_the_deadline_is_asked_again(scene: Scene) -> None:
     """It may have been the deadline's own, and not the capacity's."""
     scene.by_ben()

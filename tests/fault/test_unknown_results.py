@@ -26,6 +26,7 @@ from statlib.statistics.arms import Arm
 from statlib.statistics.envelopes import Envelope
 from statlib.statistics.outcomes import Cause, Saved
 from statlib.statistics.reasons import SaveReason
+from tests import arms
 from tests.interruptions import Interrupter, When, host_with
 from tests.open_transactions import open_transactions
 from tests.reviews import FAMILY, Review, review, settings_for
@@ -33,7 +34,7 @@ from tests.servers import fail_command
 
 ANNA, BEN = UUID(int=0xA), UUID(int=0xB)
 VICTIM = "statlib-tests-victim"
-WRITE = {Arm.SOURCE_ONLY: "findAndModify", Arm.TRANSACTIONAL: "commitTransaction"}
+WRITE = {**dict.fromkeys(Arm, "findAndModify"), Arm.TRANSACTIONAL: "commitTransaction"}
 
 
 class Lost(StrEnum):
@@ -58,9 +59,10 @@ class Scene:
         return self.victim.open(self.study, ANNA)
 
     def version(self) -> int:
-        return int(self.review.study(self.study)["Audit"]["Version"])
+        return arms.saves_of(self.review.study(self.study))
 
     def by(self, who: UUID, decision: Decision) -> None:
+        self.review.mongo.collection("marks").insert_one({})  # returns once a majority has it and all before it
         self.review.writer.submit(self.study, who, decision)
 
     @contextmanager
@@ -90,21 +92,19 @@ def _short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def scene(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Scene]:
     with ExitStack() as stack:
-        transactional = request.param is Arm.TRANSACTIONAL
-        opened = stack.enter_context(review(settings, studies=1, under_statistics=transactional))
-        if transactional:
-            opened.backfill()
+        opened = stack.enter_context(review(settings, studies=1, **arms.options(request.param)))
+        arms.begin(opened, request.param)
         interrupter = Interrupter()
         victim = stack.enter_context(host_with(opened.mongo.settings, interrupter, app_name=VICTIM))
         yield Scene(request.param, opened, ScreeningWriter(victim, opened.project), interrupter)
-        if transactional:
+        if request.param in arms.UNDER_STATISTICS:
+            arms.fold(opened)
             assert open_transactions(opened.mongo.client, VICTIM) == []
             assert opened.read().counters(FAMILY) == opened.truth()
 
 
-both_arms = pytest.mark.parametrize("scene", list(Arm), indirect=True)
+every_arm = pytest.mark.parametrize("scene", list(Arm), indirect=True)
 transactional = pytest.mark.parametrize("scene", [Arm.TRANSACTIONAL], indirect=True)
-source_only = pytest.mark.parametrize("scene", [Arm.SOURCE_ONLY], indirect=True)
 
 
 def answer(scene: Scene, envelope: Envelope, decision: Decision = Decision.INCLUDE) -> Saved | str:
@@ -132,15 +132,18 @@ def ben_then_anna(scene: Scene) -> None:
 
 
 SAVED, STALE, MISMATCH, UNRESOLVED = "Saved", "VersionStale", "DigestMismatch", "StatisticsOperationUnresolved"
+EVIDENCED = [
+    (Lost.REPLY, nobody, SAVED),
+    (Lost.REPLY, ben, SAVED),
+    (Lost.REPLY, anna, SAVED),
+    (Lost.REPLY, ben_then_anna, SAVED),
+    (Lost.WRITE, nobody, SAVED),
+    (Lost.WRITE, ben, SAVED),
+    (Lost.WRITE, anna, MISMATCH),  # at the same revision it is the same operation
+    (Lost.WRITE, ben_then_anna, STALE),
+]
 OUTCOMES = [
-    (Arm.TRANSACTIONAL, Lost.REPLY, nobody, SAVED),
-    (Arm.TRANSACTIONAL, Lost.REPLY, ben, SAVED),
-    (Arm.TRANSACTIONAL, Lost.REPLY, anna, SAVED),
-    (Arm.TRANSACTIONAL, Lost.REPLY, ben_then_anna, SAVED),
-    (Arm.TRANSACTIONAL, Lost.WRITE, nobody, SAVED),
-    (Arm.TRANSACTIONAL, Lost.WRITE, ben, SAVED),
-    (Arm.TRANSACTIONAL, Lost.WRITE, anna, MISMATCH),  # at the same revision it is the same operation
-    (Arm.TRANSACTIONAL, Lost.WRITE, ben_then_anna, STALE),
+    *((arm, *outcome) for arm in sorted(arms.UNDER_STATISTICS) for outcome in EVIDENCED),
     (Arm.SOURCE_ONLY, Lost.REPLY, nobody, SAVED),
     (Arm.SOURCE_ONLY, Lost.REPLY, ben, UNRESOLVED),
     (Arm.SOURCE_ONLY, Lost.REPLY, anna, UNRESOLVED),
@@ -150,7 +153,7 @@ OUTCOMES = [
 ]
 
 
-@pytest.mark.req("SAVE-65", "SAVE-66")
+@pytest.mark.req("SAVE-63", "SAVE-64", "SAVE-65", "SAVE-66")
 @pytest.mark.parametrize(
     ("scene", "lost", "meanwhile", "expected"),
     OUTCOMES,
@@ -167,7 +170,7 @@ def test_a_lost_result_is_resolved_by_what_is_stored(
         assert expected == SAVED
         assert not got.duplicate
         assert got.failed_attempts[0] is Cause.UNKNOWN
-        assert got.leaves_receipt is (scene.arm is Arm.TRANSACTIONAL)
+        assert got.leaves_receipt is (scene.arm in arms.UNDER_STATISTICS)
     else:
         assert got == expected
 
@@ -177,11 +180,13 @@ def test_a_lost_result_is_resolved_by_what_is_stored(
     assert scene.review.decisions(scene.study).get(BEN) is (True if meanwhile in {ben, ben_then_anna} else None)
     corrected = meanwhile in {anna, ben_then_anna}
     assert scene.review.decisions(scene.study).get(ANNA) is (False if corrected else (True if applied else None))
-    if scene.arm is Arm.TRANSACTIONAL:
-        assert len(scene.review.receipts()) == scene.version()
+    for fold in (lambda _: None, arms.fold) if scene.arm in arms.UNDER_STATISTICS else ():
+        fold(scene.review)
         again = answer(scene, envelope.as_redelivered())
         assert isinstance(again, Saved) is (expected == SAVED)
         assert not isinstance(again, Saved) or again.duplicate
+    if scene.arm in arms.UNDER_STATISTICS:
+        assert len(scene.review.receipts()) == scene.version()
 
 
 @transactional
@@ -198,11 +203,9 @@ def test_a_commit_that_was_applied_is_saved_at_its_first_repetition(scene: Scene
     assert (scene.version(), len(scene.review.receipts())) == (1, 1)
 
 
-@source_only
+@pytest.mark.parametrize("scene", [Arm.SOURCE_ONLY, Arm.FOLD], indirect=True)
 @pytest.mark.parametrize("injected", [{"close_connection": True}, {"write_concern_error": 89}], ids=str)
-def test_one_lost_reply_of_a_source_only_write_is_repeated_by_the_driver(
-    scene: Scene, injected: dict[str, Any]
-) -> None:
+def test_one_lost_reply_of_a_single_write_is_repeated_by_the_driver(scene: Scene, injected: dict[str, Any]) -> None:
     envelope = scene.open()
     with fail_command(scene.review.mongo.client, ["findAndModify"], times=1, app_name=VICTIM, **injected):
         saved = scene.victim.save(envelope, Decision.INCLUDE)
@@ -210,7 +213,7 @@ def test_one_lost_reply_of_a_source_only_write_is_repeated_by_the_driver(
     assert scene.version() == 1
 
 
-@both_arms
+@every_arm
 def test_a_save_whose_every_attempt_is_lost_is_not_called_a_no(scene: Scene) -> None:
     envelope = scene.open()
     with (
@@ -239,9 +242,8 @@ def test_a_write_that_waits_for_its_majority_when_the_attempts_run_out_is_unreso
     mongo_on_three: Mongo, three_nodes: ReplicaSet, arm: Arm
 ) -> None:
     """It is on the primary already, and no majority read shows it yet; a no would soon be wrong."""
-    with review(mongo_on_three.settings, studies=1, under_statistics=arm is Arm.TRANSACTIONAL) as opened:
-        if arm is Arm.TRANSACTIONAL:
-            opened.backfill()
+    with review(mongo_on_three.settings, studies=1, **arms.options(arm)) as opened:
+        arms.begin(opened, arm)
         envelope = opened.writer.open(opened.studies[0], ANNA)
         with _without_replication(three_nodes), pytest.raises(Refusal) as refused:
             opened.writer.save(envelope, Decision.INCLUDE)
@@ -249,8 +251,9 @@ def test_a_write_that_waits_for_its_majority_when_the_attempts_run_out_is_unreso
         assert refused.value.state["failedAttempts"][0] == Cause.UNKNOWN.value
         opened.mongo.collection("marks").insert_one({})  # returns once a majority has it and all before it
         assert opened.decisions(opened.studies[0]) == {ANNA: True}
-        if arm is Arm.TRANSACTIONAL:
+        if arm in arms.UNDER_STATISTICS:
             assert opened.writer.save(envelope.as_redelivered(), Decision.INCLUDE).duplicate
+            arms.fold(opened)
             assert opened.read().counters(FAMILY) == opened.truth()
 
 
@@ -280,10 +283,10 @@ def test_a_connection_lost_inside_the_transaction_costs_an_attempt_and_nothing_e
     assert (scene.version(), len(scene.review.receipts())) == (1, 1)
 
 
-@both_arms
+@every_arm
 def test_a_server_that_refuses_the_write_is_a_fault_and_nothing_is_saved(scene: Scene) -> None:
     envelope, before = scene.open(), scene.review.snapshot_of_statistics()
-    command = "findAndModify" if scene.arm is Arm.SOURCE_ONLY else "insert"
+    command = "insert" if scene.arm is Arm.TRANSACTIONAL else "findAndModify"
     with (
         fail_command(scene.review.mongo.client, [command], error_code=2, app_name=VICTIM),
         pytest.raises(Fault, match="not accepted"),
@@ -292,7 +295,7 @@ def test_a_server_that_refuses_the_write_is_a_fault_and_nothing_is_saved(scene: 
     assert scene.review.snapshot_of_statistics() == before
 
 
-@both_arms
+@every_arm
 def test_a_server_that_cannot_be_asked_what_became_of_a_write_leaves_it_unresolved(scene: Scene) -> None:
     """The write itself is the last thing that is sent over a whole connection."""
     envelope = scene.open()
@@ -309,7 +312,7 @@ def test_a_server_that_cannot_be_asked_what_became_of_a_write_leaves_it_unresolv
     assert scene.version() == 1
 
 
-@both_arms
+@every_arm
 def test_a_document_that_cannot_be_read_is_a_fault(scene: Scene) -> None:
     envelope = scene.open().as_redelivered()
     with (
@@ -320,7 +323,7 @@ def test_a_document_that_cannot_be_read_is_a_fault(scene: Scene) -> None:
     assert scene.version() == 0
 
 
-@source_only
+@pytest.mark.parametrize("scene", [Arm.SOURCE_ONLY, Arm.FOLD], indirect=True)
 def test_a_write_that_changes_nothing_is_not_recognised_in_somebody_elses(scene: Scene) -> None:
     """Both leave the study as it was, one revision on: what is stored cannot tell whose it is."""
     envelope = scene.open()

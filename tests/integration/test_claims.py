@@ -42,7 +42,9 @@ from statlib.statistics.arms import Arm
 from statlib.statistics.documents import GLOBAL_CONTROL, TrackingMode
 from statlib.statistics.outcomes import Saved
 from statlib.statistics.reasons import SaveReason
+from tests import arms
 from tests.exactness import unserved
+from tests.folding import fold_on
 from tests.reviews import ALL_FAMILIES, Review, host_of, review, settings_for, stage
 
 ANNA, BEN, CLEO = UUID(int=0xA), UUID(int=0xB), UUID(int=0xC)
@@ -86,8 +88,10 @@ def a_place(who: UUID, *, of: Stage = EXTRACTION) -> SlotReservation:
 
 @contextmanager
 def claims(settings: Settings, arm: Arm = Arm.TRANSACTIONAL, **options: Any) -> Iterator[Review]:
-    options = {"studies": 0, "stages": STAGES, "families": ALL_FAMILIES, **options}
-    with review(settings, under_statistics=arm is Arm.TRANSACTIONAL, **options) as opened:
+    options = {"studies": 0, "stages": STAGES, "families": ALL_FAMILIES, **arms.options(arm), **options}
+    with review(settings, **options) as opened:
+        if arm is Arm.FOLD:
+            fold_on(opened.mongo, opened.project)
         yield opened
 
 
@@ -326,8 +330,7 @@ def test_a_place_that_was_let_go_is_taken_again_under_another_operation(settings
     with claims(settings, arm, members=1) as opened:
         study = a_study(opened.project)
         insert(opened, study)
-        if arm is Arm.TRANSACTIONAL:
-            opened.backfill_all()
+        arms.begin(opened, arm)
         first = claim(opened, study.id, ANNA)
         ReservationWriter(opened.host, opened.project).release(study.id, ANNA, EXTRACTION.id)
         again = claim(opened, study.id, ANNA)
@@ -336,8 +339,9 @@ def test_a_place_that_was_let_go_is_taken_again_under_another_operation(settings
         assert (first.operation_id, again.operation_id) == tuple(
             f"claim:{study.id}:{ANNA}:{EXTRACTION.id}:{version}" for version in (0, 2)
         )
-        assert len(opened.receipts()) == (3 if arm is Arm.TRANSACTIONAL else 0)
-        if arm is Arm.TRANSACTIONAL:
+        arms.fold(opened)
+        assert len(opened.receipts()) == (3 if arm in arms.UNDER_STATISTICS else 0)
+        if arm in arms.UNDER_STATISTICS:
             assert set(unserved(opened)) <= {"ReviewerAnnotation"}
 
 
@@ -350,8 +354,7 @@ def test_of_two_who_claim_the_last_place_exactly_one_gets_it(settings: Settings,
     with claims(settings, arm, stages=(last_place,), members=2) as opened, ExitStack() as stack:
         studies = [a_study(opened.project) for _ in range(rounds)]
         insert(opened, *studies)
-        if arm is Arm.TRANSACTIONAL:
-            opened.backfill_all()
+        arms.begin(opened, arm)
         start = threading.Barrier(2)
 
         def rival(who: UUID, writer: ClaimWriter) -> None:
@@ -382,7 +385,8 @@ def test_of_two_who_claim_the_last_place_exactly_one_gets_it(settings: Settings,
             [tally] = opened.study(study.id)["Tallies"]
             assert (tally["Reservations"], len(opened.study(study.id)["SlotReservations"])) == (1, 1)
             assert opened.study(study.id)["Audit"]["Version"] == 1
-        if arm is Arm.TRANSACTIONAL:
+        if arm in arms.UNDER_STATISTICS:
+            arms.fold(opened)
             assert len(opened.receipts()) == rounds
             assert set(unserved(opened)) <= {"ReviewerAnnotation"}
 

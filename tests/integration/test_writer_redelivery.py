@@ -14,6 +14,7 @@ from statlib.review.reasons import ReviewReason
 from statlib.statistics.arms import Arm
 from statlib.statistics.envelopes import Envelope
 from statlib.statistics.reasons import SaveReason
+from tests import arms
 from tests.doings import ANNA, ANSWERS, BEN, DOINGS, EXTRACTION, OTHERS, Doing, done_to, insert
 from tests.exactness import unserved
 
@@ -29,27 +30,28 @@ def over_the_wire(envelope: Envelope) -> Envelope:
 def test_what_is_delivered_twice_is_done_once(settings: Settings, arm: Arm, doing: Doing) -> None:
     with done_to(settings, arm) as opened:
         [study] = insert(opened, doing)
-        if arm is Arm.TRANSACTIONAL:
-            opened.backfill_all()
+        arms.begin(opened, arm)
         envelope = doing.open(opened.host, opened.project, study)
         assert doing.answer(opened.host, envelope) == "Saved"
         assert opened.study(study)["Audit"]["Version"] == 1
         after = opened.snapshot_of_statistics()
 
         again = doing.answer(opened.host, over_the_wire(envelope))
-        assert again == ("Duplicate" if arm is Arm.TRANSACTIONAL else SaveReason.VersionStale.name)
+        assert again == ("Duplicate" if arm in arms.UNDER_STATISTICS else SaveReason.VersionStale.name)
         if doing.otherwise is not None:
             with pytest.raises(Refusal) as refused:
                 doing.otherwise(opened.host, over_the_wire(envelope))
-            other = SaveReason.DigestMismatch if arm is Arm.TRANSACTIONAL else SaveReason.VersionStale
+            other = SaveReason.DigestMismatch if arm in arms.UNDER_STATISTICS else SaveReason.VersionStale
             assert refused.value.reason is other
         assert opened.snapshot_of_statistics() == after
 
-        if arm is Arm.TRANSACTIONAL:
+        if arm in arms.UNDER_STATISTICS:
+            arms.fold(opened)
             receipts = opened.receipts()
             assert len(receipts) == doing.receipts
             assert len({receipt["OperationNamespace"] for receipt in receipts}) == doing.receipts
             assert set(unserved(opened)) <= {"ReviewerAnnotation", "QuestionAnswers"}
+            assert doing.answer(opened.host, over_the_wire(envelope)) == "Duplicate"
 
 
 @pytest.mark.parametrize("doing", ENVELOPED, ids=lambda doing: doing.name)

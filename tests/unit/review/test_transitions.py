@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from statlib.review.catalogue import REVIEW
 from statlib.review.evidence import ReviewContext, StudyEvidence
 from statlib.review.families import question_answers, reviewer_annotation
-from statlib.review.transitions import KINDS, Group, Kind
+from statlib.review.transitions import KINDS, Group, Kind, ReviewTransitions
 from statlib.statistics.bounds import PENDING_ENTRY_BYTES_MAX
 from statlib.statistics.catalogue import Effect
 from statlib.statistics.derivation import Consumer, derive
@@ -25,8 +25,7 @@ from tests.annotated import AT, GONE, KEYS, PEOPLE, QUESTIONS, STAGES, Act, Step
 
 PROJECT, STUDY = UUID(int=99), UUID(int=10)
 CODEC: Any = bson.codec_options.CodecOptions(uuid_representation=bson.binary.UuidRepresentation.STANDARD, tz_aware=True)
-TRANSITIONS = REVIEW.transitions
-assert TRANSITIONS is not None
+TRANSITIONS = ReviewTransitions()
 
 steps = st.builds(
     Step,
