@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import bson
+from bson.raw_bson import RawBSONDocument
 from pymongo.client_session import ClientSession
 
 from statlib.kernel.cancellation import require_not_cancelled
@@ -28,6 +30,20 @@ class PinnedReads:
     def aggregate(self, collection: str, pipeline: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         found = self.mongo.collection(collection).aggregate(list(pipeline), session=self.session, batchSize=_REPLY_DOCS)
         return list(found)
+
+    def raw(self, collection: str, pipeline: Sequence[Mapping[str, Any]]) -> list[bytes]:
+        """Each document as the server sent it, for those of which most need no decoding. Not by raw batches: their
+        first is always empty, and the others cost a second command."""
+        undecoded = self.mongo.database.codec_options.with_options(document_class=RawBSONDocument)
+        found = (
+            self.mongo.collection(collection)
+            .with_options(codec_options=undecoded)
+            .aggregate(list(pipeline), session=self.session, batchSize=_REPLY_DOCS)
+        )
+        return [bytes(document.raw) for document in found]
+
+    def decoded(self, documents: Iterable[bytes]) -> list[dict[str, Any]]:
+        return bson.decode_all(b"".join(documents), self.mongo.database.codec_options)
 
 
 def calculate(

@@ -19,15 +19,15 @@ from bson.codec_options import CodecOptions
 
 from statlib.statistics.bounds import (
     COUNTER_KEYS_MAX,
-    ENTRIES_DERIVED_MAX,
     OVERLAY_AGE_MAX_S,
     OVERLAY_ENTRIES_MAX,
     OVERLAY_STUDIES_MAX,
+    PENDING_SETS_KEPT_MAX,
 )
 from statlib.statistics.contexts import Itself
 from statlib.statistics.counters import Counters
 from statlib.statistics.derivation import Consumer, derive
-from statlib.statistics.pending import Fingerprint, PendingSet, Underivable, fingerprint, parse_entry, pending_of
+from statlib.statistics.pending import Entry, Fingerprint, PendingSet, Underivable, fingerprint, parse_entry, pending_of
 
 Scope = tuple[str, str]  # a family's, and its name
 _CODEC: CodecOptions[Mapping[str, Any]] = CodecOptions(uuid_representation=UuidRepresentation.STANDARD, tz_aware=True)
@@ -66,14 +66,17 @@ class Valued(Protocol):
 @dataclass(frozen=True)
 class Pending:
     """What was pending in a project at one moment, or the first of it (one document beyond the cap). ``now``: the
-    server's time of the read."""
+    server's time of the read.
 
-    sets: tuple[PendingSet, ...]
+    ``documents`` are as ``queries.pending_sets`` brings them, undecoded: nearly all of them were read before.
+    """
+
+    documents: tuple[bytes, ...]
     now: datetime
 
-    @classmethod
-    def of(cls, documents: Iterable[Mapping[str, Any]], now: datetime) -> Pending:
-        return cls(tuple(map(pending_of, documents)), now)
+    @cached_property
+    def sets(self) -> tuple[PendingSet, ...]:
+        return tuple(map(_set_of, self.documents))
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -101,18 +104,24 @@ def overlay(
     """``scopes`` per family are those requested: nothing else is derived, and nothing else is refused. Each has its row
     in ``rows``. An entry of another context refuses the families of its group, all of those requested."""
     families = at.catalogue.folding.intersection(scopes)
-    if not families or not pending.sets:
+    if not families or not pending.documents:
         return Overlaid()
     if (whole := _refusal_of_all(pending)) is not None:
         return Overlaid(refused=dict.fromkeys(families, whole))
     sums = _Sums((family, scope) for family in families for scope in scopes[family])
     held_against = Itself(at)
-    for entry in (raw for found in pending.sets for raw in found.entries):
-        try:
-            sums.add(_contribution(held_against, bson.encode({"": entry}, codec_options=_CODEC), families))
-        except Underivable as error:
-            return Overlaid(refused=dict.fromkeys(families, OverlayRefusal(error.reason.value)))
+    try:
+        for document in pending.documents:
+            for contribution in _contributions(held_against, document, families):
+                sums.add(contribution)
+    except Underivable as error:
+        return Overlaid(refused=dict.fromkeys(families, OverlayRefusal(error.reason.value)))
     return _added(sums, rows)
+
+
+@lru_cache(maxsize=PENDING_SETS_KEPT_MAX)
+def _set_of(document: bytes) -> PendingSet:
+    return pending_of(bson.decode(document, codec_options=_CODEC)["Document"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +134,16 @@ class _Contribution:
     refused: Mapping[str, OverlayRefusal]
 
 
-@lru_cache(maxsize=ENTRIES_DERIVED_MAX)
-def _contribution(at: Itself[Consumer], entry: bytes, families: frozenset[str]) -> _Contribution:
-    """Remembered by what is stored of the entry: it waits through many reads, and working it out takes ten times as
-    long as all else that a read does with it."""
-    parsed = parse_entry(bson.decode(entry, codec_options=_CODEC)[""])
-    derived = derive(parsed, at.one, families)
-    tracked = parsed.assumed_tracking_epoch == at.one.tracking_epoch
+@lru_cache(maxsize=PENDING_SETS_KEPT_MAX)
+def _contributions(at: Itself[Consumer], document: bytes, families: frozenset[str]) -> tuple[_Contribution, ...]:
+    """Of each entry of a set. Remembered by the document's bytes: a set waits through many reads, and decoding and
+    deriving it takes twenty times as long as adding it up."""
+    return tuple(_contribution(at.one, parse_entry(raw), families) for raw in _set_of(document).entries)
+
+
+def _contribution(at: Consumer, entry: Entry, families: frozenset[str]) -> _Contribution:
+    derived = derive(entry, at, families)
+    tracked = entry.assumed_tracking_epoch == at.tracking_epoch
     why = OverlayRefusal.CONTEXT_CHANGED if tracked else OverlayRefusal.TRACKING_MODE_CHANGED
     effects = derived.effects.items()
     return _Contribution(

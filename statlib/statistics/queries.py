@@ -29,6 +29,9 @@ from statlib.statistics.served_rows import SERVED_FIELDS
 # Not the project: making 172 UUIDs took a seventh of reading a bundle. No tag either, which is a stage more per row.
 _SERVED_ROW = {"$project": {"_id": 0, **dict.fromkeys(SERVED_FIELDS, 1)}}
 
+PENDING_SET = "pending"
+"""The ``Kind`` of a document with a pending set, in a bundle's answer."""
+
 
 def guard_id(project: UUID, family: str) -> dict[str, Any]:
     return {"ProjectId": project, "Family": family}
@@ -133,8 +136,13 @@ def visible_rows(project: UUID, scopes: Mapping[str, Sequence[str] | None]) -> d
     return {"ProjectId": project, **chosen, "IsPublished": True}
 
 
+def _tagged(kind: str) -> dict[str, Any]:
+    return {"$project": {"_id": 0, "Kind": kind, "Document": "$$ROOT"}}
+
+
 def pending_sets(project: UUID, documents_max: int) -> Pipeline:
-    """On the source collection, by its partial index: what is pending in a project, of as many documents.
+    """On the source collection, by its partial index: what is pending in a project, of as many documents, each under
+    its ``Kind``.
 
     The audit says up to which version a set that makes no sense may have held anything.
     """
@@ -143,6 +151,7 @@ def pending_sets(project: UUID, documents_max: int) -> Pipeline:
         {"$match": {"ProjectId": project, OLDEST: {"$exists": True}}},
         {"$limit": documents_max},
         {"$project": {"_id": 0, **fields}},
+        _tagged(PENDING_SET),
     ]
 
 
@@ -165,21 +174,18 @@ def bundle(
     def stream(collection: str, match: Mapping[str, Any], projection: Mapping[str, Any]) -> dict[str, Any]:
         return {"$unionWith": {"coll": collection, "pipeline": [{"$match": dict(match)}, dict(projection)]}}
 
-    def tagged(kind: str) -> dict[str, Any]:
-        return {"$project": {"_id": 0, "Kind": kind, "Document": "$$ROOT"}}
-
     guards = [guard_id(project, family) for family in scopes]
     streams = [
         {"$match": {"_id": GLOBAL_ID}},
         {"$project": {"_id": 0, "Kind": "fleet", "Document": "$$ROOT", "Now": now}},
-        stream(CONTROL, {"_id": project}, tagged("control")),
-        stream(catalogue.context_collection, {"_id": project}, tagged("context")),
-        stream(GUARD, {"_id": {"$in": guards}}, tagged("guard")),
+        stream(CONTROL, {"_id": project}, _tagged("control")),
+        stream(catalogue.context_collection, {"_id": project}, _tagged("context")),
+        stream(GUARD, {"_id": {"$in": guards}}, _tagged("guard")),
         stream(ROW, visible_rows(project, scopes), _SERVED_ROW),
-        stream(MEMBER, live_since, tagged("member")),
+        stream(MEMBER, live_since, _tagged("member")),
     ]
     if pending_max is not None:
-        found = [*pending_sets(project, pending_max), tagged("pending")]
+        found = pending_sets(project, pending_max)
         streams.append({"$unionWith": {"coll": catalogue.source_collection, "pipeline": found}})
     return streams
 

@@ -14,6 +14,8 @@ from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID
 
+import bson
+
 from statlib.kernel import telemetry
 from statlib.kernel.refusals import Refusal
 from statlib.mongo.transactions import snapshot
@@ -47,6 +49,8 @@ class _All:
 
 ALL: Final = _All()
 Request = tuple[str, "str | _All"]
+_FIRST_FIELD = 4  # bytes into a BSON document, after its length
+_PENDING_SET = bson.encode({"Kind": queries.PENDING_SET})[_FIRST_FIELD:-1]
 _PENDING_MAX = OVERLAY_STUDIES_MAX + 1  # one more than is overlaid, to know that there are more
 
 
@@ -240,7 +244,9 @@ def read_moment(
     found: dict[str, list[dict[str, Any]]] = {}
     rows: list[dict[str, Any]] = []
     now: datetime | None = None
-    for entry in reads.aggregate(GLOBAL_CONTROL, pipeline):
+    documents = reads.raw(GLOBAL_CONTROL, pipeline)
+    waiting = tuple(document for document in documents if document.startswith(_PENDING_SET, _FIRST_FIELD))
+    for entry in reads.decoded(documents[: len(documents) - len(waiting)]):
         if "Kind" in entry:
             now = now or entry.get("Now")
             found.setdefault(entry["Kind"], []).append(entry["Document"])
@@ -255,9 +261,9 @@ def read_moment(
     pending: Pending | None = None
     if control is not None and control.fold_ever_enabled and now is not None:
         if not known:
-            found["pending"] = reads.aggregate(catalogue.source_collection, queries.pending_sets(project, _PENDING_MAX))
+            waiting = tuple(reads.raw(catalogue.source_collection, queries.pending_sets(project, _PENDING_MAX)))
             host.folding_seen.add(project)
-        pending = Pending.of(found.get("pending", []), now)
+        pending = Pending(waiting, now)
     return Moment(
         fleet=fleet,
         control=control,

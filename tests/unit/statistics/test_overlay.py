@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
+import bson
 import pytest
+from bson.binary import UuidRepresentation
+from bson.codec_options import CodecOptions
 
 from statlib.statistics import overlay as overlay_module
 from statlib.statistics.bounds import (
@@ -33,6 +35,7 @@ from tests.pending_books import (
     lent,
 )
 
+CODEC: CodecOptions[dict[str, Any]] = CodecOptions(uuid_representation=UuidRepresentation.STANDARD, tz_aware=True)
 AT = Consumer.of(FOLDING_LIBRARY, CONTEXT, TRACKING_EPOCH)
 ALL = {family: of.declared_scopes(CONTEXT) for family, of in FOLDING_LIBRARY.families.items()}
 
@@ -54,20 +57,21 @@ def rows(**lent_by: int) -> dict[tuple[str, str], Stored]:
     }
 
 
-def one(*entries: Entry, overflow: Overflow | None = None, **raw: Any) -> dict[str, Any]:
+def one(*entries: Entry, overflow: Overflow | None = None, **raw: Any) -> bytes:
     """A document with these pending. ``raw`` replaces fields of the stored set."""
     found = stored(PendingSet(tuple(each.to_bson() for each in entries or (entry(),)), overflow))
-    return {"_id": UUID(int=9), "Audit": {"Version": 4}, PENDING: {**found, **raw}}
+    document = {"Audit": {"Version": 4}, PENDING: {**found, **raw}}
+    return bson.encode({"Kind": "pending", "Document": document}, codec_options=CODEC)
 
 
 def looked(
-    *documents: dict[str, Any],
+    *documents: bytes,
     scopes: Mapping[str, tuple[str, ...]] | None = None,
     at: Consumer = AT,
     later_s: float = 0.0,
     of: Mapping[tuple[str, str], Stored] | None = None,
 ) -> Overlaid:
-    pending = Pending.of(documents, NOW + timedelta(seconds=later_s))
+    pending = Pending(documents, NOW + timedelta(seconds=later_s))
     return overlay(pending, at, rows() if of is None else of, ALL if scopes is None else scopes)
 
 
@@ -135,12 +139,12 @@ def test_a_visitor_who_is_not_declared_any_more_moves_no_scope() -> None:
 # --- refusals of everything that folds -------------------------------------------------------------------------------
 
 
-def _unknown_protocol() -> dict[str, Any]:
+def _unknown_protocol() -> bytes:
     """Its other fields may mean anything, so nothing else is looked at."""
     return one(Entries=[{"ProtocolVersion": FOLD_PROTOCOL + 1, "Moves": "by pigeon"}])
 
 
-WHOLE: dict[str, tuple[OverlayRefusal, Callable[[], list[dict[str, Any]]]]] = {
+WHOLE: dict[str, tuple[OverlayRefusal, Callable[[], list[bytes]]]] = {
     "overflow": (OverlayRefusal.OVERFLOW, lambda: [one(entry(lent()), overflow=Overflow(overflowed_at_utc=NOW))]),
     "a set that makes no sense": (OverlayRefusal.OVERFLOW, lambda: [one(entry(lent()), Entries="none")]),
     "unknown protocol": (OverlayRefusal.UNKNOWN_PROTOCOL, lambda: [_unknown_protocol()]),
@@ -302,14 +306,23 @@ def test_every_refusal_is_met_here() -> None:
 @pytest.mark.req("OVERLAY-25", "OVERLAY-28")
 def test_the_fingerprint_names_what_is_pending_whatever_the_order() -> None:
     first, second = entry(lent("ann")), entry(lent("bob"), number=2)
-    together = Pending.of([one(first, second)], NOW).fingerprint
-    assert together == Pending.of([one(second), one(first)], NOW).fingerprint
+    together = Pending((one(first, second),), NOW).fingerprint
+    assert (
+        together
+        == Pending(
+            (
+                one(second),
+                one(first),
+            ),
+            NOW,
+        ).fingerprint
+    )
     assert (together.entries, together.overflow) == (2, False)
     others = [
-        Pending.of([one(first)], NOW),
-        Pending.of([one(first, entry(lent("bob"), number=3))], NOW),
-        Pending.of([one(first, second.model_copy(update={"operation_namespace": "other"}))], NOW),
-        Pending.of([one(first, second, overflow=Overflow(overflowed_at_utc=NOW))], NOW),
-        Pending.of([], NOW),
+        Pending((one(first),), NOW),
+        Pending((one(first, entry(lent("bob"), number=3)),), NOW),
+        Pending((one(first, second.model_copy(update={"operation_namespace": "other"})),), NOW),
+        Pending((one(first, second, overflow=Overflow(overflowed_at_utc=NOW)),), NOW),
+        Pending((), NOW),
     ]
     assert len({together, *(other.fingerprint for other in others)}) == 1 + len(others)
