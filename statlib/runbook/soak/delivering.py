@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from pymongo import DESCENDING
-
 from statlib.kernel.refusals import Reason, Refusal, RefusalKind
 from statlib.review.annotation_writer import SessionChange
+from statlib.review.catalogue import REVIEW
 from statlib.review.claims import ClaimWriter, PlaceClaim
 from statlib.review.loading.replay import EventWriter
 from statlib.review.loading.review import AnnotationEvent, DecisionEvent
@@ -17,11 +16,13 @@ from statlib.review.reservation_writer import ReservationWriter
 from statlib.review.screening import Decision
 from statlib.review.screening_writer import ScreeningChange
 from statlib.runbook.soak.work import Act, PlaceAct
+from statlib.statistics import queries
 from statlib.statistics.arms import Arm
-from statlib.statistics.documents import RECEIPT
 from statlib.statistics.envelopes import Envelope
 from statlib.statistics.hosts import Host
 from statlib.statistics.outcomes import FurtherOperation, Saved, SourceChange, SourceWrite
+from statlib.statistics.sources import load_with_trail
+from statlib.statistics.trail import Kept, Trail
 
 
 class SoakReason(Reason):
@@ -67,21 +68,17 @@ class Deliverer:
         return taken
 
     def _claimed_before(self, act: PlaceAct) -> Saved | None:
-        """The claim whose answer was lost, by its receipt. A later one of the same place is only made after a release,
+        """The claim whose answer was lost, by its trail. A later one of the same place is only made after a release,
         which waits for this one."""
         stream = PlaceClaim(self.project, act.study_id, act.investigator_id, act.stage_id).stream
-        found = self.host.mongo.collection(RECEIPT).find_one(
-            {
-                "ProjectId": self.project,
-                "OperationNamespace": stream.namespace,
-                "OperationId": {"$regex": f"^{stream.name}:"},
-            },
-            sort=[("CommittedSourceAfterRevision", DESCENDING)],
-        )
-        if found is None:
+        streams = queries.Streams(stream.namespace, (stream.name,))
+        trail = load_with_trail(self.host.mongo, REVIEW, self.project, act.study_id, streams).trail or Trail()
+        met = trail.latest_of(stream.namespace, streams.names)
+        trace = trail.of((stream.namespace, f"{stream.name}:{met}"))
+        if trace is None:
             return None
-        after = int(found["CommittedSourceAfterRevision"])
-        return Saved(found["OperationId"], stream.namespace, Arm.TRANSACTIONAL, True, True, after, ())
+        arm = Arm.TRANSACTIONAL if trace.kept is Kept.RECEIPT else Arm.FOLD
+        return Saved(trace.operation_id, stream.namespace, arm, True, trace.leaves_receipt, met + 1, ())
 
 
 def namespace_of(act: Act) -> str:
