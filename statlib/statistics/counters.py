@@ -10,6 +10,9 @@ from typing import Any
 
 Counters = Mapping[str, int]
 
+_PAIR_BYTES = 40  # of {k, v} in an array: its index, both names, the types and lengths, and eight bytes of a count
+_CHARACTER_BYTES_MAX = 4  # in UTF-8
+
 
 def to_stored(counters: Counters) -> list[dict[str, Any]]:
     return [{"k": key, "v": counters[key]} for key in sorted(counters)]
@@ -17,6 +20,14 @@ def to_stored(counters: Counters) -> list[dict[str, Any]]:
 
 def from_stored(stored: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return {entry["k"]: entry["v"] for entry in stored}
+
+
+def fit(counters: Counters, bytes_max: int) -> bool:
+    """Whether they take ``bytes_max`` at most as they are stored."""
+    room = bytes_max - len(counters) * _PAIR_BYTES
+    if sum(map(len, counters)) * _CHARACTER_BYTES_MAX <= room:
+        return True  # which holds for nearly every row, and is asked of every move
+    return sum(len(key.encode()) for key in counters) <= room
 
 
 def without_zeros(counters: Counters) -> dict[str, int]:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from statlib.statistics.bounds import COUNTER_KEYS_MAX
+from statlib.statistics.bounds import COUNTER_BYTES_MAX, COUNTER_KEYS_MAX
 from statlib.statistics.catalogue import Effect
-from statlib.statistics.counters import Counters, plus
+from statlib.statistics.counters import Counters, fit, plus
 from statlib.statistics.documents import Guard, Row, State
 from statlib.statistics.gates import Stamp, row_gate
 
@@ -26,7 +26,7 @@ class StaleCause(StrEnum):
     FENCED = "Fenced"
     LEDGER_CAPACITY = "DeltaLedgerCapacityExceeded"
     NEGATIVE_COUNTER = "NegativeCounter"
-    KEY_CAPACITY = "CounterKeyCapacity"
+    KEY_CAPACITY = "Capacity"  # of a row: its keys, or the bytes that they take
     KEY_OCCUPIED = "UnpublishedCandidate"  # where a placeholder would be
     CONTEXT_CHANGED = "ContextChanged"  # an entry was written under another context, or for other counters
     POISONED = "Poisoned"  # an entry went into quarantine
@@ -91,7 +91,7 @@ def plan(
             total = plus(row.values, moves)
             if not signed and min(total.values(), default=0) < 0:
                 return FamilyMoves(stale_family=StaleCause.NEGATIVE_COUNTER)
-            if len(total) > COUNTER_KEYS_MAX:
+            if len(total) > COUNTER_KEYS_MAX or not fit(total, COUNTER_BYTES_MAX):
                 return FamilyMoves(stale_family=StaleCause.KEY_CAPACITY)
             moved[scope] = total
         # else: a row that is not served loses nothing by a dropped move; its rebuild counts the source afresh

@@ -94,6 +94,22 @@ def test_a_row_holds_its_keys_up_to_the_cap(
     assert plan(effect, guard(), {"project": row(counters={"n": 1})}, STAMP, None).stale_family is cause
 
 
+@pytest.mark.req("WORKER-48")
+@pytest.mark.parametrize("letter", ["k", "é", "猫", "🐈"])
+def test_a_row_holds_the_bytes_of_its_keys_up_to_the_cap(monkeypatch: pytest.MonkeyPatch, letter: str) -> None:
+    added, length = Effect(moves={"project": {letter * 30: 1}}), 30 * len(letter.encode())
+    for bytes_max, cause in ((length + 2 * 40 + 1, None), (length + 2 * 40, StaleCause.KEY_CAPACITY)):
+        monkeypatch.setattr(moves, "COUNTER_BYTES_MAX", bytes_max)
+        assert plan(added, guard(), {"project": row(counters={"n": 1})}, STAMP, None).stale_family is cause
+
+
+@pytest.mark.req("WORKER-49")
+def test_where_something_pending_will_raise_it_a_stored_counter_may_fall_below_zero() -> None:
+    lowered, rows = Effect(moves={"project": {"n": -2}}), {"project": row(counters={"n": 1})}
+    assert plan(lowered, guard(), rows, STAMP, None).stale_family is StaleCause.NEGATIVE_COUNTER
+    assert plan(lowered, guard(), rows, STAMP, None, signed=True).new_counters == {"project": {"n": -1}}
+
+
 def test_only_a_served_row_needs_staling() -> None:
     effect = Effect(stale_scopes=frozenset({"b", "a", "gone", "old"}))
     rows = {"a": row("a"), "b": row("b"), "old": row("old", state=State.STALE)}
