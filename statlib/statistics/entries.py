@@ -11,6 +11,8 @@ from typing import Any
 
 from statlib.statistics.bounds import PENDING_ENTRY_BYTES_MAX
 from statlib.statistics.catalogue import AnyCatalogue, AnyTransitions, Document, Encoded
+from statlib.statistics.contexts import configuration_of, consumer_of
+from statlib.statistics.derivation import Consumer
 from statlib.statistics.documents import GlobalControl
 from statlib.statistics.effects import Operation, Operations
 from statlib.statistics.envelopes import Envelope
@@ -26,19 +28,27 @@ class Saver:
     catalogue: AnyCatalogue
     transitions: AnyTransitions
     families: frozenset[str]
-    context: Any
-    tracking_epoch: int
+    at: Consumer
 
     @classmethod
     def of(cls, catalogue: AnyCatalogue, families: frozenset[str], context: Document, fleet: GlobalControl) -> Saver:
         if catalogue.transitions is None:
             raise AssertionError("only saves of a domain with transitions fold")
-        parsed = catalogue.domain.context(context, fleet.reviewer_tracking_mode)
-        return cls(catalogue, catalogue.transitions, families, parsed, fleet.reviewer_tracking_epoch)
+        configuration = configuration_of(catalogue, context, fleet.reviewer_tracking_mode)
+        at = consumer_of(catalogue, configuration, fleet.reviewer_tracking_epoch)
+        return cls(catalogue, catalogue.transitions, families, at)
 
     @property
     def digests(self) -> dict[str, str]:
-        return dict(self.transitions.context_digests(self.context))
+        return dict(self.at.digests)
+
+    @property
+    def context(self) -> Any:
+        return self.at.context
+
+    @property
+    def tracking_epoch(self) -> int:
+        return self.at.tracking_epoch
 
     def encode(self, before: Any, after: Any, families: frozenset[str]) -> Encoded:
         """The change for ``families``; a family that this host does not keep is staled by it, if it is touched."""
