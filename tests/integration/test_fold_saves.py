@@ -279,6 +279,18 @@ def test_what_may_have_been_saved_without_an_entry_is_not_saved_upon_what_came_s
     assert opened.decisions(study) == {ANNA: False}
 
 
+def test_what_others_made_needless_meanwhile_is_not_saved_upon_it(opened: Review) -> None:
+    """It would have left an entry as it was opened, and would leave none now: its repeat could not be told."""
+    study = opened.studies[0]
+    envelope = opened.writer.open(study, ANNA)
+    included = [{"InvestigatorId": ANNA, "Included": True, "AtUtc": AT}]
+    opened.mongo.collection(STUDIES).update_one(
+        {"_id": study}, {"$set": {"Screenings": included}, "$inc": {"Audit.Version": 1}}
+    )
+    assert reason(opened, envelope) is SaveReason.VersionStale
+    assert opened.study(study)["Audit"]["Version"] == 1
+
+
 # --- folds beside saves
 
 
