@@ -18,6 +18,7 @@ from bson.binary import UuidRepresentation
 from bson.codec_options import CodecOptions
 
 from statlib.statistics.bounds import (
+    COUNTER_BYTES_MAX,
     COUNTER_KEYS_MAX,
     OVERLAY_AGE_MAX_S,
     OVERLAY_ENTRIES_MAX,
@@ -25,7 +26,7 @@ from statlib.statistics.bounds import (
     PENDING_SETS_KEPT_MAX,
 )
 from statlib.statistics.contexts import Itself
-from statlib.statistics.counters import Counters
+from statlib.statistics.counters import Counters, fit
 from statlib.statistics.derivation import Consumer, derive
 from statlib.statistics.pending import Entry, Fingerprint, PendingSet, Underivable, fingerprint, parse_entry, pending_of
 
@@ -200,7 +201,7 @@ def _added(sums: _Sums, rows: Mapping[Scope, Valued]) -> Overlaid:
             continue
         total = dict(rows[key].values)
         _add_to(total, change.items())
-        if len(total) > COUNTER_KEYS_MAX:
+        if len(total) > COUNTER_KEYS_MAX or not fit(total, COUNTER_BYTES_MAX):
             refused[key[0]] = OverlayRefusal.CAPACITY
         elif min(total.values(), default=0) < 0:
             refused[key[0]] = OverlayRefusal.NEGATIVE_COUNTER

@@ -276,11 +276,19 @@ def test_a_sum_below_zero_refuses_its_family_and_is_a_violation() -> None:
 
 
 @pytest.mark.req("OVERLAY-19")
-@pytest.mark.parametrize(("keys", "ok"), [(2, True), (1, False)])
+@pytest.mark.parametrize(
+    ("bound", "most", "ok"),
+    [
+        ("COUNTER_KEYS_MAX", 2, True),
+        ("COUNTER_KEYS_MAX", 1, False),
+        ("COUNTER_BYTES_MAX", 1_000, True),
+        ("COUNTER_BYTES_MAX", 10, False),
+    ],
+)
 def test_more_counters_than_a_row_may_have_refuse_the_family(
-    monkeypatch: pytest.MonkeyPatch, keys: int, ok: bool
+    monkeypatch: pytest.MonkeyPatch, bound: str, most: int, ok: bool
 ) -> None:
-    monkeypatch.setattr(overlay_module, "COUNTER_KEYS_MAX", keys)
+    monkeypatch.setattr(overlay_module, bound, most)
     of: dict[tuple[str, str], Counters] = {(SHELVES, "shelf/1"): {"Books": 4}}
     found = looked(
         one(entry(lent("ann", shelf=1))), scopes={SHELVES: ("shelf/1",)}, of={k: Stored(v) for k, v in of.items()}
