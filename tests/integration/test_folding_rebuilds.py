@@ -314,3 +314,49 @@ def assert_refused(reason: Reason, doing: Callable[[], object]) -> None:
     with pytest.raises(Refusal) as refused:
         doing()
     assert refused.value.reason is reason
+
+
+# --- all at once -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("REBUILD-11", "REBUILD-12", "INV-01", "INV-02")
+def test_rebuilds_among_a_stream_of_saves_and_a_fold_lose_no_race_and_leave_everything_exact(served: Review) -> None:
+    ended = threading.Event()
+    raised: list[BaseException] = []
+
+    def beside(doing: Callable[[], object]) -> threading.Thread:
+        def run() -> None:
+            try:
+                while not ended.is_set():
+                    doing()
+            except BaseException as error:
+                raised.append(error)
+
+        return threading.Thread(target=run)
+
+    def save() -> None:
+        for study in served.studies:
+            served.writer.submit(study, uuid4(), Decision.INCLUDE)
+            if ended.is_set():
+                return
+
+    others = [
+        beside(save),
+        beside(lambda: fold_project(served.host, REVIEW, served.project, min_age_s=0) and ended.wait(0.02)),
+    ]
+    for other in others:
+        other.start()
+    try:
+        for _ in range(6):
+            done = rebuilt(served, SCREENING, MEMBERSHIP)
+            assert (sorted(done.rebuilt), done.lost) == (sorted((SCREENING, MEMBERSHIP)), {})
+            for found in compare(served.host, REVIEW, served.project, [SCREENING, MEMBERSHIP]):
+                assert found.exact, found
+    finally:
+        ended.set()
+        for other in others:
+            other.join(timeout=60)
+    assert not any(other.is_alive() for other in others)
+    assert raised == []
+    backfill_together(served.host, REVIEW, served.project, list(ALL_FAMILIES))
+    assert_exact(served)
