@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import ClassVar
 from uuid import UUID
 
 import pytest
@@ -24,7 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from statlib.kernel.refusals import Refusal
+from statlib.kernel.refusals import Reason, Refusal
 from statlib.kernel.settings import ClockSettings, Settings
 from statlib.mongo.reasons import MongoReason
 from statlib.mongo.transactions import snapshot
@@ -37,10 +38,11 @@ from statlib.statistics import modes
 from statlib.statistics.authoritative import PinnedReads
 from statlib.statistics.backfill import backfill_together
 from statlib.statistics.bounds import FENCE_LEASE_TTL_S
+from statlib.statistics.counters import without_zeros
 from statlib.statistics.documents import FenceKind, Mode, TrackingMode
 from statlib.statistics.fences import Asked, Held, admit, finish, release_interrupted
 from statlib.statistics.hosts import Host
-from statlib.statistics.reader import authoritative_values, closed_gate, read_moment
+from statlib.statistics.reader import authoritative_values, judged, read_moment
 from statlib.statistics.reasons import ServeReason
 from statlib.statistics.rewrites import complete
 from tests.acts import OPTIONS, REFUSED_ALONE, Acts, stages_and_questions
@@ -52,12 +54,15 @@ PLACE = st.integers(0, 99)  # an index into whatever there is, modulo its length
 STAGED = (FenceKind.BULK_STUDY_UPDATE, FenceKind.SEARCH_IMPORT, FenceKind.SEARCH_REMOVAL)
 
 served: Counter[str] = Counter()  # scopes that were compared as a reader would have served them, per family
+overlaid: Counter[str] = Counter()  # of these, scopes that something pending moved
 
 
 class EveryWriter(RuleBasedStateMachine):
     """One review and everything that can be done to it. ``held`` are operations that somebody began and left."""
 
     base: Settings
+    folds: ClassVar[bool] = False
+    refused: ClassVar[frozenset[Reason]] = REFUSED_ALONE
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +76,7 @@ class EveryWriter(RuleBasedStateMachine):
         self.review: Review = self.opened.enter_context(
             review(
                 self.base, studies=4, families=ALL_FAMILIES, members=3, searches=2,
-                stages=stages, questions=questions, min_screenings=min_screenings,
+                stages=stages, questions=questions, min_screenings=min_screenings, fold=self.folds,
             )
         )  # fmt: skip
         self.acts = Acts(self.review, self.review.host)
@@ -95,7 +100,7 @@ class EveryWriter(RuleBasedStateMachine):
         try:
             do()
         except Refusal as refusal:
-            if refusal.reason not in REFUSED_ALONE:
+            if refusal.reason not in self.refused:
                 raise
 
     # --- writers ---
@@ -245,17 +250,18 @@ class EveryWriter(RuleBasedStateMachine):
             moment = read_moment(self.host, reads, REVIEW, self.project, asked)
             scopes = moment.configuration.declared(asked)
             assert authoritative_values(reads, REVIEW, self.project, moment.context, scopes) == truth
-        closed = {
-            (family, scope): closed_gate(self.host, REVIEW, self.project, moment, {family: (scope,)})
+        verdicts = {
+            (family, scope): judged(self.host, REVIEW, self.project, moment, {family: (scope,)})
             for family, names in scopes.items()
             for scope in names
         }
-        for (family, scope), reason in closed.items():
-            assert (reason is ServeReason.SourceVisibilityFenced) is hidden
-            if reason is None:
-                values = {key: value for key, value in moment.rows[family, scope].values.items() if value}
-                assert values == truth[family][scope], (family, scope)
+        closed = {key: verdict.reason for key, verdict in verdicts.items()}
+        for (family, scope), verdict in verdicts.items():
+            assert (verdict.reason is ServeReason.SourceVisibilityFenced) is hidden
+            if verdict.reason is None:
+                assert without_zeros(verdict.value_of(moment, family, scope)) == truth[family][scope], (family, scope)
                 served[family] += 1
+                overlaid[family] += (family, scope) in verdict.counters
         if hidden:
             with pytest.raises(Refusal) as refused:
                 self.review.read_all()

@@ -20,6 +20,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule, run_s
 from statlib.kernel.refusals import Reason
 from statlib.kernel.settings import Settings
 from statlib.mongo import leases
+from statlib.review.annotation_writer import SessionAct
 from statlib.review.catalogue import REVIEW
 from statlib.review.documents import STUDIES
 from statlib.review.screening import Decision
@@ -52,7 +53,7 @@ from tests.integration.test_every_writer import PLACE, EveryWriter
 from tests.kept import Places, named, places
 from tests.reviews import ALL_FAMILIES, action, host_of
 
-HISTORIES = int(os.environ.get("STATLIB_HISTORIES", "5"))  # read before fixtures clear what is ours
+HISTORIES = int(os.environ.get("STATLIB_HISTORIES", "3"))  # read before fixtures clear what is ours
 STEPS = 50
 ENTRIES_MAX, RECORDED_MAX = 6, 2  # in place of the bounds: full sets are met often
 
@@ -82,9 +83,16 @@ class Spoilt(StrEnum):
     SET = "a set without entries"
 
 
+class Act(StrEnum):
+    SCREEN = "screen"
+    ANSWER = "answer"
+    CLAIM = "claim"
+    RELEASE = "release"
+
+
 class EveryWriterFolding(EveryWriter):
-    """``forged``: operations whose evidence the history itself has tampered with; ``known``: all that were ever met, and
-    the study that each is of."""
+    """``forged``: operations whose evidence the history itself has tampered with; ``known``: all that were ever met,
+    and the study that each is of."""
 
     folds = True
     refused: ClassVar[frozenset[Reason]] = REFUSED
@@ -165,6 +173,22 @@ class EveryWriterFolding(EveryWriter):
             decision = (Decision.INCLUDE, Decision.EXCLUDE)[number % 2]
             self.screen(study, person, decision, on_stage=False)
 
+    @rule(acts=st.lists(st.tuples(st.sampled_from(Act), PLACE, PLACE, PLACE), min_size=1, max_size=5))
+    def work_on_what_is_served(self, acts: list[tuple[Act, int, int, int]]) -> None:
+        """Left to chance alone, most of what is saved would meet rows that are stale already."""
+        self.everything_is_published()
+        for act, study, person, what in acts:
+            match act:
+                case Act.SCREEN:
+                    self.screen(study, person, tuple(Decision)[what % len(Decision)], on_stage=False)
+                case Act.ANSWER:
+                    self.annotate(study, person, 1 + what % 2, tuple(SessionAct)[what % 2], what, reconciliation=False)
+                case Act.CLAIM:
+                    self.claim(study, person, 1 + what % 2, enforced=True)
+                case Act.RELEASE:
+                    self.release(study, person, 1 + what % 2)
+            self.check()
+
     # --- entries that nobody may fold ---
 
     @rule(how=st.sampled_from(Spoilt), study=PLACE, place=PLACE)
@@ -175,7 +199,9 @@ class EveryWriterFolding(EveryWriter):
         chosen = waiting[study % len(waiting)]
         entries = chosen[PENDING]["Entries"]
         place %= len(entries)
-        self.forged.update(filter(None, map(named, entries if how in {Spoilt.SET, Spoilt.RETIRED} else [entries[place]])))
+        self.forged.update(
+            filter(None, map(named, entries if how in {Spoilt.SET, Spoilt.RETIRED} else [entries[place]]))
+        )
         if how is Spoilt.SET:
             self._set(chosen["_id"], "Entries", "nonsense")
         elif isinstance(entries[place], dict):
