@@ -120,7 +120,7 @@ def test_acting_is_for_administrators_and_nothing_is_for_everyone() -> None:
     for rule in EVERY_RULE:
         assert rule.capabilities
         if rule.mutating and rule.operation != "postCancel":
-            backfills = "/api/admin/backfills/" in rule.template
+            backfills = "/api/admin/backfill" in rule.template
             acts = Capability.DEPLOYMENT_OPERATOR if backfills else Capability.APPLICATION_ADMINISTRATOR
             assert rule.capabilities == {acts}, rule.template
 
