@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -165,20 +165,23 @@ def envelope_of(served: Library) -> Envelope:
     )
 
 
+def bundle(s: Library, scopes: Mapping[str, Sequence[str] | None]) -> list[dict[str, Any]]:
+    live_since, now = live_filter(s.mongo), s.mongo.clock.mongo_now()
+    return queries.bundle(LIBRARY, s.project, scopes, live_since=live_since, now=now, pending_max=None)
+
+
 HOT: dict[str, tuple[str, Callable[[Library], list[dict[str, Any]]]]] = {
     "a bundle of all scopes": (
         GLOBAL_CONTROL,
-        lambda s: queries.bundle(LIBRARY, s.project, dict.fromkeys(FAMILIES), live_filter(s.mongo)),
+        lambda s: bundle(s, dict.fromkeys(FAMILIES)),
     ),
     "a bundle of one scope": (
         GLOBAL_CONTROL,
-        lambda s: queries.bundle(LIBRARY, s.project, {SHELVES: ["shelf/1"]}, live_filter(s.mongo)),
+        lambda s: bundle(s, {SHELVES: ["shelf/1"]}),
     ),
     "a bundle of scopes of two families": (
         GLOBAL_CONTROL,
-        lambda s: queries.bundle(
-            LIBRARY, s.project, {SHELVES: ["shelf/1", "shelf/2"], VISITS: None}, live_filter(s.mongo)
-        ),
+        lambda s: bundle(s, {SHELVES: ["shelf/1", "shelf/2"], VISITS: None}),
     ),
     "visible rows": (ROW, lambda s: [{"$match": queries.visible_rows(s.project, {SHELVES: ["shelf/1"]})}]),
     "a project's state": (
