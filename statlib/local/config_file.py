@@ -28,7 +28,8 @@ def write_embedded(data_dir: Path, *, uri: str, database: str, families: Iterabl
     """Point the folder's settings at its own server, and return the file.
 
     The address and the folder are always set. The database, the clock's offset file, ``statistics.writes``
-    and ``statistics.fold`` (true) and the families are set only where the file does not say yet, so that an operator's choice stays.
+    and ``statistics.fold`` (true) and the families are set only where the file does not say yet, so that an operator's
+    choice stays.
     Refuses SettingsInvalid if the existing file is not TOML.
     """
     document = _read(data_dir / FILE_NAME)

@@ -52,8 +52,8 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class FoldStatus:
-    """``families``: those whose saves fold. ``tripped``: the storage version is what mode and protocol ask for; else the
-    project needs a reset.
+    """``families``: those whose saves fold. ``tripped``: the storage version is what mode and protocol ask for; else
+    the project needs a reset.
 
     ``pending`` is None where the index is not ready: without it the look would scan the whole source.
     ``quarantine_incomplete_since``: from then on a miss in quarantine proves nothing.

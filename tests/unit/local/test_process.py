@@ -28,7 +28,9 @@ def that_exits(folder: Path, code: int) -> Binary:
     return Binary(path=path, version=(6, 0, 5), source=BinarySource.SETTING)
 
 
-@pytest.mark.parametrize("text", [None, "", "no number", pytest.param(str(os.getpid()), id="this process"), "999999999", "-1", "0"])
+@pytest.mark.parametrize(
+    "text", [None, "", "no number", pytest.param(str(os.getpid()), id="this process"), "999999999", "-1", "0"]
+)
 def test_a_pid_of_no_server_of_the_folder_is_not_believed(node: Node, text: str | None) -> None:
     node.dbpath.mkdir()
     if text is not None:
