@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help soak test check prove format reference pins lab dev clean
+.PHONY: help soak test check prove explore format reference pins lab dev clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -23,6 +23,7 @@ help: ## Show this.
 	@echo "  make soak DATA=folder replays a recorded review instead of the simulated one."
 	@echo "  make test ARGS='tests/unit -x' runs what pytest is told to, without coverage."
 	@echo "  make prove ARGS='500 tests/integration/backfills/test_histories.py' plays 500 of data backfills instead."
+	@echo "  make explore ARGS='--preemptions 1 --triples 10' plays few orders, in minutes."
 	@echo "  STATLIB_TEST_DATA=folder make test also tests on the recorded reviews in folder."
 
 soak: $(RUN) ## Replay a review against the embedded replica set, archive the report and verify it.
@@ -42,6 +43,9 @@ check: $(DEV) ## Lint, types, contracts, tidiness, and whether generated pages a
 
 prove: $(DEV) ## Play 2,000 random histories of every writer, in two processes (about an hour).
 	@tools/prove $(BIN) $(ARGS)
+
+explore: $(DEV) ## Play the orders in which the fold, savers, readers and rebuilds can interleave (hours).
+	@$(BIN)/python -m tools.explore $(ARGS)
 
 format: $(DEV) ## Format code, and strip notebooks of what running them left.
 	$(BIN)/ruff check --fix

@@ -278,6 +278,7 @@ def small_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending, "OVERFLOW_RECORDED_MAX", RECORDED_MAX)
 
 
+@pytest.mark.req("INV-01", "INV-02", "INV-08", "INV-11")
 @pytest.mark.timeout(0)
 @pytest.mark.usefixtures("small_sets")
 def test_whatever_is_done_while_saves_fold_every_read_is_exact_and_no_operation_lost(emptied: Settings) -> None:
