@@ -159,7 +159,9 @@ class World:
 
     def violations(self, played: Played) -> list[str]:
         """Of what must hold after any order: what does not."""
-        found = [text for name, outcome in played.outcomes.items() for text in self._of_outcome(name, outcome)]
+        ends = "disable" in played.outcomes
+        outcomes = played.outcomes.items()
+        found = [text for name, outcome in outcomes for text in self._of_outcome(name, outcome, ends_folding=ends)]
         done = {key for outcome in played.outcomes.values() for key in _operations(outcome)} | self._known
         found += _of_places(places(self.review), done)
         found += inexact(self.review, self.review.host, self.met)
@@ -181,12 +183,14 @@ class World:
                 break
         return folded
 
-    def _of_outcome(self, name: str, outcome: Any) -> Iterator[str]:
+    def _of_outcome(self, name: str, outcome: Any, *, ends_folding: bool) -> Iterator[str]:
+        """Only a save that meets the end of fold mode, and so is transactional, may try in vain."""
         self.met.outcomes[f"{name}: {_called(outcome)}"] += 1
         if name == "read" and isinstance(outcome, list):
             yield from outcome
         elif isinstance(outcome, Refusal):
-            if outcome.reason not in REFUSED[name]:
+            exhausted = outcome.reason is SaveReason.AttemptsExhausted and not ends_folding
+            if outcome.reason not in REFUSED[name] or exhausted:
                 yield f"{name} was refused {outcome}"
         elif isinstance(outcome, Exception):
             yield f"{name} failed: {outcome!r}"

@@ -6,6 +6,7 @@ STATLIB_HISTORIES plays more of them than a whole run of the tests has time for.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from enum import StrEnum
@@ -53,7 +54,7 @@ from tests.integration.test_every_writer import PLACE, EveryWriter
 from tests.kept import Places, named, places
 from tests.reviews import ALL_FAMILIES, action, host_of
 
-HISTORIES = int(os.environ.get("STATLIB_HISTORIES", "3"))  # read before fixtures clear what is ours
+HISTORIES = int(os.environ.get("STATLIB_HISTORIES", "5"))  # read before fixtures clear what is ours
 STEPS = 50
 ENTRIES_MAX, RECORDED_MAX = 6, 2  # in place of the bounds: full sets are met often
 
@@ -110,6 +111,8 @@ class EveryWriterFolding(EveryWriter):
         self.enable_folding()
         self.everything_is_published()
         assert self.review.read_all().reason is None
+        self.screen(0, 0, Decision.INCLUDE, on_stage=False)
+        self.check()
 
     def teardown(self) -> None:
         if hasattr(self, "review"):
@@ -173,10 +176,13 @@ class EveryWriterFolding(EveryWriter):
             decision = (Decision.INCLUDE, Decision.EXCLUDE)[number % 2]
             self.screen(study, person, decision, on_stage=False)
 
-    @rule(acts=st.lists(st.tuples(st.sampled_from(Act), PLACE, PLACE, PLACE), min_size=1, max_size=5))
-    def work_on_what_is_served(self, acts: list[tuple[Act, int, int, int]]) -> None:
-        """Left to chance alone, most of what is saved would meet rows that are stale already."""
-        self.everything_is_published()
+    @rule(
+        acts=st.lists(st.tuples(st.sampled_from(Act), st.integers(0, 1), PLACE, PLACE), min_size=2, max_size=6),
+        spoilt=st.none() | st.sampled_from(Spoilt),
+    )
+    def work_on_what_is_served(self, acts: list[tuple[Act, int, int, int]], spoilt: Spoilt | None) -> None:
+        """Left to chance alone, most of what is saved would meet rows that are stale already, or no fold mode."""
+        self.all_is_served()
         for act, study, person, what in acts:
             match act:
                 case Act.SCREEN:
@@ -188,6 +194,24 @@ class EveryWriterFolding(EveryWriter):
                 case Act.RELEASE:
                     self.release(study, person, 1 + what % 2)
             self.check()
+        if spoilt is not None:
+            self.spoil_an_entry(spoilt, 0, len(acts))
+            self.check()
+            self.drain()
+
+    def all_is_served(self) -> None:
+        """Nothing is under way, saves fold, and the first studies are there to be annotated."""
+        while self.held:
+            self.end_an_operation(0, owner_lives=True)
+        mongo = self.review.mongo
+        if self.review.control()["FoldMode"] != FoldMode.ENABLED:
+            mongo.clock.advance(FOLD_WRITER_GRACE_S)
+            self.drain()
+            self.enable_folding()
+        for study, person in itertools.product(range(2), range(len(self.review.members))):
+            self.screen(study, person, Decision.INCLUDE, on_stage=False)
+        mongo.clock.advance(mongo.settings.statistics.opening_grace_s)
+        self.everything_is_published()
 
     # --- entries that nobody may fold ---
 
