@@ -242,13 +242,15 @@ def following(schedule: Schedule, diverged: list[int]) -> Follow:
     return follow
 
 
-def at_random(seed: int, switch: float = 0.3) -> Follow:
-    """Whoever ran goes on, but for one time in so many."""
+def at_random(seed: int, steps: int = 90) -> Follow:
+    """Whoever ran goes on, but at one to six of so many ``steps``: what goes wrong takes few switches, far apart."""
     chance = random.Random(seed)
+    switches = frozenset(chance.sample(range(1, steps), chance.randint(1, 6)))
 
     def follow(step: int, runnable: tuple[str, ...], before: str | None) -> str:
-        usual = going_on(runnable, before)
-        return usual if step and chance.random() > switch else chance.choice(runnable)
+        if before not in runnable or step in switches:
+            return chance.choice([name for name in runnable if name != before] or runnable)
+        return before
 
     return follow
 
