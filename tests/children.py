@@ -104,4 +104,5 @@ def _as_environment(settings: Settings) -> dict[str, str]:
         "STATLIB__STATISTICS__WRITES": str(chosen.writes).lower(),
         "STATLIB__STATISTICS__FAMILIES": json.dumps(sorted(chosen.families)),
         "STATLIB__STATISTICS__FOLD": str(chosen.fold).lower(),
+        "STATLIB__STATISTICS__LEDGER_MAINTENANCE": str(chosen.ledger_maintenance).lower(),
     }

@@ -12,7 +12,16 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from statlib import __version__
-from statlib.admin import backfill_record_routes, backfill_routes, edit_routes, fold_routes, record_routes, routes, runs
+from statlib.admin import (
+    backfill_record_routes,
+    backfill_routes,
+    edit_routes,
+    fold_routes,
+    ledger_routes,
+    record_routes,
+    routes,
+    runs,
+)
 from statlib.admin.answers import answer
 from statlib.admin.authentication import Authentication
 from statlib.admin.edge import Edge
@@ -35,6 +44,7 @@ RULES = (
     routes.rules,
     edit_routes.rules,
     fold_routes.rules,
+    ledger_routes.rules,
     runs.rules,
     record_routes.rules,
     backfill_routes.rules,

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from statlib.admin import backfill_wire, wire, wire_records
 from statlib.admin.edit_client import EditCalls
 from statlib.admin.fold_client import FoldCalls
+from statlib.admin.ledger_client import LedgerCalls
 from statlib.admin.reasons import AdminReason
 from statlib.admin.run_wire import AnchorRequest, RunAnchor
 from statlib.backfills.lifecycle import Operator
@@ -36,7 +37,7 @@ TIMEOUT_S = 60.0  # longer than the boundary's own deadline, so that its typed a
 _LONG = httpx.Timeout(TIMEOUT_S, read=None)  # a long operation answers when it has ended; the server hears us leave
 
 
-class AdminClient(EditCalls, FoldCalls):
+class AdminClient(EditCalls, FoldCalls, LedgerCalls):
     """Typed calls. A refusal comes back as the Refusal that the server raised, with its current state.
 
     ``request_id`` makes a repeat of an accepted call return its first outcome; without one every call is its own.

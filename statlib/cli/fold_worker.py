@@ -19,7 +19,8 @@ def fold(*, once: bool) -> None:
     """Carry what saves left in their documents into rows, until a signal ends it; the batch at hand is finished.
 
     It works on the projects of statistics.allowlist that fold, or did. Run as many as you like: a project is one
-    worker's at a time. While none runs, saves go on, and readers add up what is pending.
+    worker's at a time. While none runs, saves go on, and readers add up what is pending. Where
+    statistics.ledger_maintenance is on, it also compacts the ledgers of all projects of the allowlist.
     """
     from statlib.kernel.settings import load_settings  # noqa: PLC0415
     from statlib.mongo.connection import connected  # noqa: PLC0415
@@ -37,13 +38,14 @@ def fold(*, once: bool) -> None:
             if once:
                 worker.run_once()
             else:
-                worker.run(lambda trouble: click.echo(f"not folded: {trouble}", err=True))
+                worker.run(lambda trouble: click.echo(f"not done: {trouble}", err=True))
     worked = worker.worked
     answer(
         worked,
         [
             f"{counted(worked.entries, 'entry', 'entries')} folded in {counted(worked.batches, 'batch', 'batches')}, "
             f"{worked.quarantined:,} put into quarantine",
+            *([f"{counted(worked.compacted, 'row')} of ledgers compacted"] if worked.compacted else []),
             *(f"left pending in {project}: {why}" for project, why in worked.left.items()),
         ],
     )

@@ -78,6 +78,7 @@ COMMANDS: dict[str, Entry] = {
     "gate": Entry("statlib.cli.operate:gate", "Open or close the narrow gate of one project."),
     "fleet": Entry("statlib.cli.operate:fleet", "Open or close statistics for the whole fleet."),
     "fold": Entry("statlib.cli.fold:fold", "Let the saves of one project fold, or no longer."),
+    "ledger": Entry("statlib.cli.ledger:ledger", "Keep the revision ledger of one project short."),
     "backfill": Entry("statlib.cli.operate:backfill", "Publish a family, and prove it served and exact."),
     "data-backfill": Entry("statlib.cli.data_backfill:data_backfill", "Show and steer repairs of PostgreSQL rows."),
     "parity": Entry("statlib.cli.operate:parity", "Compare stored counters with the source."),

@@ -90,6 +90,9 @@ class StatisticsSettings(_Section):
         default=60.0, ge=60, le=3600, description="must outlast a write begun before an opening"
     )
     redelivery_window_s: float = Field(default=3600.0, ge=60)
+    ledger_maintenance: bool = Field(
+        default=False, description="ledger rows older than the redelivery window may be compacted"
+    )
     audit_window_s: float = Field(default=30 * 86400.0, ge=60)
 
 

@@ -27,9 +27,10 @@ _HEAD = "Kept by `statlib up` and `statlib load`; other keys may be added, and s
 def write_embedded(data_dir: Path, *, uri: str, database: str, families: Iterable[str]) -> Path:
     """Point the folder's settings at its own server, and return the file.
 
-    The address and the folder are always set. The database, the clock's offset file, ``statistics.writes``
-    and ``statistics.fold`` (true) and the families are set only where the file does not say yet, so that an operator's
-    choice stays.
+    The address and the folder are always set. The database, the clock's offset file, ``statistics.writes``,
+    ``statistics.fold`` and ``statistics.ledger_maintenance`` (true) and the families are set only where the file does
+    not say yet, so that an operator's choice stays.
+
     Refuses SettingsInvalid if the existing file is not TOML.
     """
     document = _read(data_dir / FILE_NAME)
@@ -41,6 +42,7 @@ def write_embedded(data_dir: Path, *, uri: str, database: str, families: Iterabl
     statistics = _section(document, "statistics")
     statistics.setdefault("writes", True)
     statistics.setdefault("fold", True)
+    statistics.setdefault("ledger_maintenance", True)
     statistics.setdefault("families", sorted(families))
     statistics.setdefault("allowlist", [])
     _replace(data_dir / FILE_NAME, document)

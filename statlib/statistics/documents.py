@@ -19,6 +19,7 @@ FENCE = "pmProjectStatisticsFence"
 RECEIPT = "pmProjectStatisticsReceipt"
 RECEIPT_RETIREMENT = "pmProjectStatisticsReceiptRetirement"
 DELTA = "pmProjectStatisticsDelta"
+DELTA_SEAL = "pmProjectStatisticsDeltaSeal"
 OUTBOX = "pmProjectStatisticsOutbox"
 LEASE = "pmProjectStatisticsRebuildLease"
 MEMBER = "pmProjectStatisticsFleetMember"
@@ -99,6 +100,7 @@ class BootstrapPoint(Stored):
 class ProjectControl(Stored):
     """One project's clocks, modes and floors. Every transactional save and every fold writes it.
 
+    ``ledger_rows``: those above ``replay_floor_revision`` that were counted as they were written; ``ledger.rows_of``.
     ``fold_ever_enabled`` never goes back: from then on readers and rebuilds look for pending entries.
     ``fold_quarantine_incomplete_since_utc``: from then on a miss in quarantine proves nothing.
     """
@@ -114,6 +116,7 @@ class ProjectControl(Stored):
     source_version: int = SOURCE_VERSION
     catalogue_version: int = 0
     replay_floor_revision: int = 0
+    ledger_rows: int = 0
     identity_floor_utc: UtcTime | None = None
     receipt_time_floor_utc: UtcTime | None = None
     inclusion_recalculation_token: str | None = None
@@ -231,6 +234,19 @@ class Delta(Stored):
     operation_id: str = ""
     moves: list[dict[str, Any]] = Field(default_factory=list)
     observed_at_utc: UtcTime
+
+
+class DeltaSeal(Stored):
+    """What is left of a compacted range of the ledger: its revisions, how many rows they had, and between what times
+    those were observed."""
+
+    project_id: UUID
+    first_revision: int
+    last_revision: int
+    rows: int
+    observed_from_utc: UtcTime
+    observed_to_utc: UtcTime
+    sealed_at_utc: UtcTime
 
 
 class OutboxSlot(Stored):

@@ -16,12 +16,12 @@ from pymongo import UpdateOne
 from statlib.kernel import telemetry
 from statlib.statistics import queries
 from statlib.statistics.arms import gate_open
-from statlib.statistics.bounds import DELTA_LEDGER_ROWS_MAX
 from statlib.statistics.catalogue import AnyCatalogue, Document, Effect
 from statlib.statistics.counters import to_stored
 from statlib.statistics.derivation import NO_EFFECT, together
 from statlib.statistics.documents import ROW, Delta, DeltaKind, Guard, Row, State
 from statlib.statistics.hosts import Host
+from statlib.statistics.ledger import is_full
 from statlib.statistics.moves import FamilyMoves, StaleCause, plan
 from statlib.statistics.outcomes import FurtherOperation
 from statlib.statistics.state import ProjectState
@@ -181,7 +181,7 @@ def _blocked(host: Host, state: ProjectState, family: str) -> StaleCause | None:
         return StaleCause.FAMILY_DISABLED
     if control.inclusion_recalculation_token is not None or control.definition_rewrite_token is not None:
         return StaleCause.FENCED
-    if control.committed_projection_revision - control.replay_floor_revision >= DELTA_LEDGER_ROWS_MAX:
+    if is_full(control, state.oldest_delta_at, state.now, host.ledger):
         return StaleCause.LEDGER_CAPACITY
     return None
 
@@ -204,13 +204,12 @@ def _visible_rows(unit: Unit, effects: Mapping[str, Effect]) -> dict[str, dict[s
 
 def _write(unit: Unit, contributions: Sequence[Contribution], plans: Mapping[str, Planned]) -> None:
     """Also for a change that touches no family: the clocks move whenever anything counted might."""
-    rows_change = any(planned.moves.writes_rows for planned in plans.values())
-    revision = unit.advance(source=True, projection=rows_change, client=True)
+    writing = [contribution for contribution in contributions if _applied(contribution, plans)]
+    revision = unit.advance(source=True, records=len(writing), client=True)
     unit.update_guards(_guard_updates(plans))
     unit.update_rows(_row_updates(unit.state, plans, revision))
     unit.insert(ROW, _placeholders(unit.state, plans, revision))
-    if rows_change:
-        unit.record(_deltas(unit.state, contributions, plans, revision))
+    unit.record(_deltas(unit.state, writing, plans, revision))
     unit.notify(plans)
 
 
@@ -269,10 +268,9 @@ def _placeholders(state: ProjectState, plans: Mapping[str, Planned], revision: i
 
 
 def _deltas(
-    state: ProjectState, contributions: Sequence[Contribution], plans: Mapping[str, Planned], revision: int
+    state: ProjectState, writing: Sequence[Contribution], plans: Mapping[str, Planned], revision: int
 ) -> list[Delta]:
     """One for each operation of which anything was applied, numbered from 0 at their one revision."""
-    writing = [contribution for contribution in contributions if _applied(contribution, plans)]
     return [
         Delta(
             project_id=state.control.id,

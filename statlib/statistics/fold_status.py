@@ -14,7 +14,7 @@ from uuid import UUID
 from statlib.kernel.refusals import Refusal
 from statlib.mongo.connection import Mongo
 from statlib.passes.audit import server_time
-from statlib.statistics.bounds import DELTA_LEDGER_ROWS_MAX
+from statlib.statistics import queries
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.documents import (
     CONTROL,
@@ -26,6 +26,7 @@ from statlib.statistics.documents import (
 )
 from statlib.statistics.fold_fleet import FoldFleet, read_fold_fleet
 from statlib.statistics.hosts import Host
+from statlib.statistics.ledger import headroom
 from statlib.statistics.pending import FOLD_PROTOCOL
 from statlib.statistics.pending_index import PENDING_INDEX, IndexState, index_state, pending_totals
 from statlib.statistics.reasons import OperateReason
@@ -101,7 +102,7 @@ def fold_status(host: Host, catalogue: AnyCatalogue, project: UUID) -> FoldStatu
         worker_live=fleet.worker_live(protocol),
         quarantined=mongo.collection(FOLD_QUARANTINE).count_documents({"ProjectId": project}),
         quarantine_incomplete_since=control.fold_quarantine_incomplete_since_utc,
-        ledger=_ledger(mongo, project, now),
+        ledger=_ledger(host, control, now),
     )
 
 
@@ -120,12 +121,11 @@ def _pending(mongo: Mongo, catalogue: AnyCatalogue, project: UUID, now: datetime
     )
 
 
-def _ledger(mongo: Mongo, project: UUID, now: datetime) -> Ledger:
-    deltas = mongo.collection(DELTA)
-    rows = deltas.count_documents({"ProjectId": project})
-    first = deltas.find_one({"ProjectId": project}, {"ObservedAtUtc": 1}, sort=[("Revision", 1), ("Record", 1)])
+def _ledger(host: Host, control: ProjectControl, now: datetime) -> Ledger:
+    deltas = host.mongo.collection(DELTA)
+    first = next(iter(deltas.aggregate(queries.oldest_delta(control.id))), None)
     return Ledger(
-        rows=rows,
-        headroom=max(0, DELTA_LEDGER_ROWS_MAX - rows),
+        rows=deltas.count_documents({"ProjectId": control.id}),
+        headroom=headroom(control, host.ledger),
         oldest_age_s=(now - first["ObservedAtUtc"]).total_seconds() if first else None,
     )

@@ -26,6 +26,7 @@ from statlib.kernel.refusals import Refusal
 from statlib.mongo.connection import Mongo
 from statlib.statistics.bounds import HOST_ALLOWLIST_MAX, MEMBER_LIVE_S, MEMBER_RENEWAL_S
 from statlib.statistics.documents import MEMBER
+from statlib.statistics.ledger import LedgerBounds
 from statlib.statistics.pending import FOLD_PROTOCOL
 from statlib.statistics.reasons import OperateReason, SaveReason
 from statlib.statistics.turns import Turns
@@ -58,6 +59,7 @@ class Host:
     families: frozenset[str]
     fold: bool = False
     fold_worker: bool = False
+    ledger: LedgerBounds = field(default_factory=LedgerBounds)
     turns: Turns = field(default_factory=Turns, repr=False)
     folding_seen: set[UUID] = field(default_factory=set, repr=False)
     _closed: threading.Event = field(default_factory=threading.Event, repr=False)

@@ -38,7 +38,7 @@ def invalidate(unit: Unit, what: Invalidation, *, fence: bool = False) -> int:
     there are none yet, since a first rebuild would else not see it.
     """
     scopes = {f: names for f, names in what.scopes.items() if f not in what.families and _fresh(unit, f)}
-    revision = unit.advance(source=True, projection=bool(scopes), client=True)
+    revision = unit.advance(source=True, records=int(bool(scopes)), client=True)
     known = [family for family in what.families if family in unit.state.guards]
     unit.update_guards(
         {family: _staled(fence=fence) for family in known} | {family: {"$inc": {"Version": 1}} for family in scopes}

@@ -95,7 +95,7 @@ def _write(unit: Unit, publication: Publication, scopes: tuple[str, ...], *, las
     unit.update_guards({publication.family: {"$set": fields, "$inc": {"Version": 1}}})
     if not scopes:
         return
-    revision = unit.advance(source=False, projection=True, client=True)
+    revision = unit.advance(source=False, records=len(scopes), client=True)
     unit.mongo.collection(ROW).delete_many(
         {
             "ProjectId": publication.project,

@@ -11,6 +11,7 @@ from uuid import UUID
 from statlib.statistics.catalogue import AnyCatalogue, Pipeline
 from statlib.statistics.documents import (
     CONTROL,
+    DELTA,
     FOLD_QUARANTINE,
     GLOBAL_CONTROL,
     GLOBAL_ID,
@@ -121,6 +122,17 @@ def project_state(catalogue: AnyCatalogue, project: UUID, families: Iterable[str
         one(GLOBAL_CONTROL, GLOBAL_ID, "Fleet"),
         one(catalogue.context_collection, project, "Context"),
         {"$lookup": {"from": GUARD, "pipeline": [{"$match": {"_id": {"$in": guards}}}], "as": "Guards"}},
+        {"$lookup": {"from": DELTA, "pipeline": oldest_delta(project), "as": "Ledger"}},
+    ]
+
+
+def oldest_delta(project: UUID) -> Pipeline:
+    """On the ledger, by its index: when the project's first row was observed, if there is one."""
+    return [
+        {"$match": {"ProjectId": project}},
+        {"$sort": {"Revision": 1, "Record": 1}},
+        {"$limit": 1},
+        {"$project": {"_id": 0, "ObservedAtUtc": 1}},
     ]
 
 

@@ -97,6 +97,30 @@ class OperateReason(Reason):
     AllowlistTooLarge = (_K.INVALID, "Keep statistics.allowlist to 1,000 projects per deployment.")
 
 
+class LedgerReason(Reason):
+    """Refusals of a pass that compacts a project's ledger. Nothing was changed."""
+
+    LedgerMaintenanceDisabled = (
+        _K.DISABLED,
+        "Set statistics.ledger_maintenance on this host and restart it.",
+    )
+    RebuildActive = (_K.CONTENTION, "A backfill of the project is under way: compact again when it has ended.")
+    PublicationOperationActive = (
+        _K.CONTENTION,
+        "`statlib fences list` shows what is under way: compact again when it has ended.",
+    )
+    PublicationGuardBusy = (
+        _K.CONTENTION,
+        "A family is fenced, or half published by a backfill that died: run its backfill, then compact again.",
+    )
+    PublicationGuardCapacity = (_K.CAPACITY, "The project has guards of families that no release ever had: report it.")
+    SealCapacity = (
+        _K.CAPACITY,
+        "Seals that do not adjoin mean that the floor was moved by hand: keep the oldest elsewhere, then delete them.",
+    )
+    ConcurrentStatisticsWrite = (_K.CONTENTION, "Something else wrote at the same time: compact again.")
+
+
 class FenceReason(Reason):
     """Refusals of an operation that would rewrite many source documents. Nothing was changed."""
 

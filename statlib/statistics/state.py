@@ -23,7 +23,10 @@ from statlib.statistics.sources import fleet_of
 
 @dataclass(frozen=True, slots=True)
 class ProjectState:
-    """Control, fleet, guards and context of one snapshot; ``now`` is the server's time of the read."""
+    """Control, fleet, guards and context of one snapshot; ``now`` is the server's time of the read.
+
+    ``oldest_delta_at``: when the first row of the ledger was observed; None where it is empty.
+    """
 
     control: ProjectControl
     fleet: GlobalControl
@@ -33,6 +36,7 @@ class ProjectState:
     configuration: Configuration[Any]
     catalogue_version: int
     now: datetime
+    oldest_delta_at: datetime | None
 
     @property
     def opening(self) -> Opening:
@@ -70,6 +74,7 @@ def read_state(
         configuration=catalogue.configuration(context),
         catalogue_version=catalogue.version,
         now=document["Now"],
+        oldest_delta_at=document["Ledger"][0]["ObservedAtUtc"] if document["Ledger"] else None,
     )
 
 

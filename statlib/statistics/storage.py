@@ -15,6 +15,7 @@ from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.documents import (
     CONTROL,
     DELTA,
+    DELTA_SEAL,
     FENCE,
     FOLD_QUARANTINE,
     GLOBAL_CONTROL,
@@ -39,6 +40,7 @@ COLLECTIONS = (
     RECEIPT,
     RECEIPT_RETIREMENT,
     DELTA,
+    DELTA_SEAL,
     OUTBOX,
     LEASE,
     MEMBER,
@@ -66,6 +68,7 @@ INDEXES: dict[str, list[IndexModel]] = {
             partialFilterExpression={"Kind": DeltaKind.OPERATION.value},
         ),
     ],
+    DELTA_SEAL: [IndexModel(_ascending("ProjectId", "LastRevision"), unique=True)],
     FOLD_QUARANTINE: [
         # By operation, which repeats are asked by; those without one, by document; and all of a project, counted.
         IndexModel(_ascending("ProjectId", "OperationNamespace", "OperationId", "StudyId")),

@@ -38,11 +38,16 @@ class Unit:
     def control(self) -> ProjectControl:
         return self.state.control
 
-    def advance(self, *, source: bool, projection: bool, client: bool) -> int:
-        """Move the clocks by one each, by compare-and-set. Returns the projection revision that now holds."""
+    def advance(self, *, source: bool, records: int, client: bool) -> int:
+        """Move the clocks by one each, by compare-and-set. Returns the projection revision that now holds.
+
+        ``records``: ledger entries that the caller writes at the new projection revision; without any it stays.
+        """
+        projection = records > 0
         moved = {
             "SourceInvalidationRevision": int(source),
             "CommittedProjectionRevision": int(projection),
+            "LedgerRows": records,
             "ClientInvalidationRevision": int(client),
             "Audit.Version": 1,
         }

@@ -41,6 +41,7 @@ from statlib.workers.outbox import owed
 
 READING_LASTS_S = 5.0
 SLOTS_WITHIN = timedelta(days=1)
+_NO_LEDGER: Mapping[str, Any] = {"Most": 0, "Oldest": None, "Projects": 0}
 
 
 class Gate(Enum):
@@ -52,7 +53,8 @@ class Gate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """One reading. Counts; ``oldest_open_slot_age_s`` is 0 where no slot waits or runs.
+    """One reading. Counts; ``oldest_open_slot_age_s`` is 0 where no slot waits or runs;
+    ``ledger_oldest_age_s`` where every ledger is empty.
 
     ``fold_worker_heartbeat_age_s``: of the newest heartbeat of any protocol. Where there never was one, since the
     first project was let fold; 0 where none ever was.
@@ -62,6 +64,7 @@ class Deployment:
     projects: int
     families: Mapping[tuple[State, Gate], int]
     ledger_headroom: int
+    ledger_oldest_age_s: float
     hosts: Mapping[Role, int]
     leases_held: int
     slots: Mapping[SlotState, int]
@@ -76,13 +79,14 @@ def read_deployment(mongo: Mongo) -> Deployment:
     now = server_time(mongo)
     fleet = mongo.collection(GLOBAL_CONTROL).find_one({"_id": GLOBAL_ID}, {"Mode": 1})
     fleet_open = fleet is not None and fleet["Mode"] == Mode.ENABLED
-    ledger = next(iter(mongo.collection(CONTROL).aggregate(queries.fullest_ledger())), {"Most": 0, "Projects": 0})
+    ledger = next(iter(mongo.collection(CONTROL).aggregate(queries.fullest_ledger())), _NO_LEDGER)
     slots = list(mongo.collection(SLOT).aggregate(queries.slots_by_state(now - SLOTS_WITHIN)))
     return Deployment(
         fleet_open=fleet_open,
         projects=int(ledger["Projects"]),
         families=_families(mongo, fleet_open=fleet_open),
         ledger_headroom=max(0, DELTA_LEDGER_ROWS_MAX - int(ledger["Most"])),
+        ledger_oldest_age_s=max(0.0, (now - (ledger["Oldest"] or now)).total_seconds()),
         hosts=_hosts(mongo),
         leases_held=mongo.collection(LEASE).count_documents(queries.unexpired(mongo.clock.mongo_now())),
         slots={state: sum(int(s["Count"]) for s in slots if s["_id"] == state) for state in SlotState},
@@ -166,6 +170,12 @@ GAUGES: tuple[Gauge, ...] = (
         "{row}",
         "rows that the fullest ledger still takes before its project's families go stale with every save",
         lambda found: [Reading(found.ledger_headroom)],
+    ),
+    (
+        "ledger.oldest.age",
+        "s",
+        "since the oldest row of any ledger was observed; at ninety days its ledger takes no more",
+        lambda found: [Reading(found.ledger_oldest_age_s)],
     ),
     (
         "outbox.owed",

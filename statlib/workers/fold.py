@@ -1,8 +1,8 @@
 """The fold worker: turns at whatever project of this host has anything pending, until it is stopped.
 
 It asks the partial index a few times a second and, once a minute, for what it may have missed. Any number of workers
-share the work by the projects' leases. What cannot be folded now stays pending and is tried again: saves do not wait
-for it, and readers overlay it.
+share the work by the projects' leases. Beside it runs the keeper of the projects' ledgers. What cannot be folded now
+stays pending and is tried again: saves do not wait for it, and readers overlay it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,22 @@ from statlib.statistics.fold.heartbeat import beating
 from statlib.statistics.fold.livelock import Livelock
 from statlib.statistics.fold.turn import Folded, Stopped, fold_project
 from statlib.statistics.hosts import Host, Role, registered
+from statlib.workers.ledger import LedgerKeeper
 
 WORTH_REPEATING = (Stopped.MORE, Stopped.LEASE_LOST)
 
 
 @dataclass
 class Worked:
-    """What a worker has done. ``left``: projects that the last look left pending, and why."""
+    """What a worker has done. ``compacted``: rows of ledgers. ``left``: projects that the last look left pending, and
+    why."""
 
     batches: int = 0
     documents: int = 0
     entries: int = 0
     quarantined: int = 0
     disabled: int = 0
+    compacted: int = 0
     left: dict[UUID, str] = field(default_factory=dict)
 
     def add(self, folded: Folded) -> None:
@@ -71,7 +74,8 @@ class FoldWorker:
     def run(self, tell: Callable[[str], None]) -> None:
         """Work until ``stop`` is set; the batches at hand are finished. ``tell`` gets a line about every trouble."""
         clock, swept_at, trouble = self._host.mongo.clock, float("-inf"), ""
-        with ThreadPoolExecutor(FOLD_TURNS_MAX, thread_name_prefix="statlib-fold") as pool:
+        ledgers = LedgerKeeper(self._host, self._catalogue)
+        with ledgers.keeping(tell), ThreadPoolExecutor(FOLD_TURNS_MAX, thread_name_prefix="statlib-fold") as pool:
             while not self._stop.is_set():
                 sweeps = clock.monotonic() - swept_at >= FOLD_SWEEP_S
                 trouble_now = ""
@@ -86,6 +90,7 @@ class FoldWorker:
                     tell(trouble_now)
                 trouble = trouble_now
                 self._stop.wait(FOLD_POLL_S)
+        self.worked.compacted = ledgers.compacted
 
     def run_once(self) -> None:
         """Fold everything that is pending, however young. What others hold, or must not be folded, is ``left``."""

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from statlib.schedule.states import OPEN
-from statlib.statistics.documents import CONTROL, Mode
+from statlib.statistics.documents import CONTROL, DELTA, Mode
 
 Pipeline = list[Mapping[str, Any]]
 
@@ -26,9 +26,34 @@ def families_by_state() -> Pipeline:
 
 
 def fullest_ledger() -> Pipeline:
-    """Over controls: revisions between the floor and the head of the project that has most of them."""
-    kept = {"$subtract": ["$CommittedProjectionRevision", "$ReplayFloorRevision"]}
-    return [{"$group": {"_id": None, "Most": {"$max": kept}, "Projects": {"$sum": 1}}}]
+    """Over controls: rows of the fullest ledger, as ``ledger.rows_of`` has it, and when the oldest of all was
+    observed (None: there is none)."""
+    kept = {"$max": ["$LedgerRows", {"$subtract": ["$CommittedProjectionRevision", "$ReplayFloorRevision"]}]}
+    first = [
+        {"$sort": {"ProjectId": 1, "Revision": 1, "Record": 1}},
+        {"$limit": 1},
+        {"$project": {"_id": 0, "ObservedAtUtc": 1}},
+    ]
+    return [
+        {"$project": {"Kept": kept}},
+        {
+            "$lookup": {
+                "from": DELTA,
+                "localField": "_id",
+                "foreignField": "ProjectId",
+                "pipeline": first,
+                "as": "First",
+            }
+        },
+        {
+            "$group": {
+                "_id": None,
+                "Most": {"$max": "$Kept"},
+                "Oldest": {"$min": {"$first": "$First.ObservedAtUtc"}},
+                "Projects": {"$sum": 1},
+            }
+        },
+    ]
 
 
 def slots_by_state(since: datetime) -> Pipeline:

@@ -358,6 +358,7 @@ def test_the_command_drains_once_and_says_what_it_did(emptied: Settings, monkeyp
             "entries": 3,
             "quarantined": 0,
             "disabled": 0,
+            "compacted": 0,
             "left": {},
         }
         assert fresh(r) == declared(r)
