@@ -7,6 +7,7 @@ give cannot be of different moments.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from uuid import UUID
 from statlib.admin import embedded
 from statlib.admin.client import AdminClient
 from statlib.kernel.identifiers import new_token
+from statlib.kernel.refusals import Fault
 from statlib.kernel.settings import load_settings
 from statlib.mongo.connection import Mongo, connected
 from statlib.mongo.transactions import snapshot
@@ -46,7 +48,7 @@ from statlib.workers.fold import FoldWorker, fold_host
 COUNTER = "Inclusions"
 SETTLED_BEFORE = 12  # decisions that are in the row before the fold begins
 STREAM_PAUSE_S, SAMPLE_PAUSE_S = 0.08, 0.05
-BESIDE_S = 120.0  # longest that the stream's saver and the worker are waited for
+BESIDE_S = 120.0  # longest that a stream takes, and then that its threads are waited for
 
 
 @dataclass(frozen=True, repr=False)
@@ -234,13 +236,15 @@ class FoldTour:
     def stream(self, saves: int) -> Stream:
         """Save ``saves`` decisions with the worker folding beside it, and sample until nothing is pending.
 
-        Raises what the saver raised."""
+        Raises what the saver raised, and Fault where entries are still pending after ``BESIDE_S``."""
         points: list[FoldPoint] = []
         with self._folding(), self._saving(saves) as saved:
-            pause = threading.Event()
+            pause, until = threading.Event(), time.monotonic() + BESIDE_S
             while not saved.is_set() or points[-1].pending:
                 points.append(self.sample().point)
                 pause.wait(SAMPLE_PAUSE_S)
+                if time.monotonic() > until:
+                    raise Fault("the stream was not folded in time", remedy="Call fold() to see what holds it up.")
         return Stream(tuple(points), saves)
 
     @property
