@@ -63,4 +63,5 @@ LEDGER_LOOK_MAX_S = 900.0  # the same, where a ledger grows slowly or not at all
 LEDGER_LOOKS_TO_FULL = 16  # looks that a growing ledger gets before it would be full
 LEDGER_PASSES_MIN = 16  # passes that a look at one project may make, however slowly its ledger grew
 LEDGER_PASSES_MAX = 512  # and however fast: 273 rows a second at the shortest period
+LEDGER_PASS_PAUSE_S = 0.1  # between two passes of a worker: no save loses all of its attempts to passes in a row
 LEDGER_LOSSES_MAX = 20  # passes in a row that a worker may lose to saves before it leaves the project to its next look

@@ -59,7 +59,7 @@ def select(
 
     ``page``: the first ``rows_max + 1`` rows above the floor in order, or all of them where there are fewer. Ends at a
     missing revision, at one with a row that is not older than ``older_than``, above ``watermark``, and before a
-    revision that would not fit whole: one that the page may have cut is such a one.
+    revision that would not fit whole: one that the page may have cut has its extra row, so it is such a one.
     """
     taken: list[LedgerRow] = []
     for expected, (revision, group) in enumerate(groupby(page, key=lambda row: row.revision), start=floor + 1):
@@ -68,17 +68,12 @@ def select(
             revision == expected
             and revision <= watermark
             and len(taken) + len(siblings) <= rows_max
-            and not _cut(siblings, page, rows_max)
             and all(row.observed_at < older_than for row in siblings)
         )
         if not eligible:
             break
         taken += siblings
     return Selected(tuple(taken)) if taken else None
-
-
-def _cut(siblings: Sequence[LedgerRow], page: Sequence[LedgerRow], rows_max: int) -> bool:
-    return len(page) > rows_max and siblings[-1] is page[-1]
 
 
 def identity_floor(current: datetime | None, selected: Selected, remaining: Iterable[datetime]) -> datetime:

@@ -18,7 +18,7 @@ from statlib.kernel import telemetry
 from statlib.kernel.refusals import Refusal, RefusalKind
 from statlib.mongo.reasons import MongoReason
 from statlib.mongo.transactions import back_off
-from statlib.statistics.bounds import LEDGER_LOOK_MIN_S, LEDGER_LOSSES_MAX
+from statlib.statistics.bounds import LEDGER_LOOK_MIN_S, LEDGER_LOSSES_MAX, LEDGER_PASS_PAUSE_S
 from statlib.statistics.catalogue import AnyCatalogue
 from statlib.statistics.documents import CONTROL, ProjectControl
 from statlib.statistics.hosts import Host
@@ -125,4 +125,5 @@ class LedgerKeeper:
             deleted += done.deleted
             if done.outcome is Compaction.NO_ELIGIBLE_COMPLETE_REVISION:
                 break
+            self._ended.wait(LEDGER_PASS_PAUSE_S)
         return deleted, LookEnd.DONE
