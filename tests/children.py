@@ -95,7 +95,11 @@ def _as_environment(settings: Settings) -> dict[str, str]:
         "STATLIB__BACKFILLS__TURN_S": str(settings.backfills.turn_s),
         "STATLIB__BACKFILLS__AUTOMATIC": str(settings.backfills.automatic).lower(),
     }
-    return (postgres if settings.postgres.url.get_secret_value() else {}) | {
+    ledger = {"STATLIB__STATISTICS__LEDGER_MAINTENANCE": "true"}  # only where on: earlier releases know no such setting
+    given = (postgres if settings.postgres.url.get_secret_value() else {}) | (
+        ledger if chosen.ledger_maintenance else {}
+    )
+    return given | {
         "STATLIB__DATA_DIR": str(settings.data_dir),
         "STATLIB__MONGO__URI": settings.mongo.uri.get_secret_value(),
         "STATLIB__MONGO__DATABASE": settings.mongo.database,
@@ -104,5 +108,4 @@ def _as_environment(settings: Settings) -> dict[str, str]:
         "STATLIB__STATISTICS__WRITES": str(chosen.writes).lower(),
         "STATLIB__STATISTICS__FAMILIES": json.dumps(sorted(chosen.families)),
         "STATLIB__STATISTICS__FOLD": str(chosen.fold).lower(),
-        "STATLIB__STATISTICS__LEDGER_MAINTENANCE": str(chosen.ledger_maintenance).lower(),
     }
