@@ -126,7 +126,7 @@ def admit(host: Host, catalogue: AnyCatalogue, project: UUID, asked: Asked) -> H
             return _begin(host, catalogue, session, project, state, asked, found, now)
         if found.expires_at_utc > now:
             raise _held(found)
-        return _take_over(host, catalogue, session, asked, found)
+        return _take_over(host, catalogue, session, state, asked, found)
 
     return undisturbed(host.mongo, body)
 
@@ -313,14 +313,20 @@ def _raise(unit: Unit, fence: Fence, what: Invalidation) -> None:
         raise Refusal(ServeReason.SourceVisibilityFenced, f"project {unit.control.id}: {field} is held")
 
 
-def _take_over(host: Host, catalogue: AnyCatalogue, session: ClientSession, asked: Asked, found: Fence) -> Held:
+def _take_over(  # noqa: PLR0917 - everything that a taking over is decided by
+    host: Host, catalogue: AnyCatalogue, session: ClientSession, state: ProjectState | None, asked: Asked, found: Fence
+) -> Held:
     if found.intent == dict(asked.intent):
         return _own(host, catalogue, session, found, resumed=True)
     if found.id.kind in TOKEN_FIELDS:
         return _own(host, catalogue, session, found, foreign=True)
     if asked.require is not None:
         asked.require(session)
-    renewed = found.model_copy(update={"intent": dict(asked.intent), "progress": {}})
+    further = asked.families.difference(found.families)  # the guards of the others count it already
+    if further and found.counted and state is not None:
+        invalidate(Unit(host.mongo, session, state), Invalidation(further, {}), fence=True)
+    families = sorted(asked.families.union(found.families))
+    renewed = found.model_copy(update={"intent": dict(asked.intent), "progress": {}, "families": families})
     return _own(host, catalogue, session, renewed, abandoned=found.intent)
 
 

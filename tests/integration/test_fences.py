@@ -61,6 +61,17 @@ def refused(call: Any, *arguments: Any, **options: Any) -> Any:
 # --- staged operations -----------------------------------------------------------------------------------------------
 
 
+def test_whoever_takes_anothers_place_disturbs_its_own_families_too(served: Library) -> None:
+    begin(served, families=(SHELVES,))
+    served.mongo.clock.advance(FENCE_LEASE_TTL_S)
+    held = begin(served, "two", families=(LOANS,))
+    assert held.abandoned == {"what": "one"}
+    assert counts(served) == {SHELVES: 1, LOANS: 1, VISITS: 0}
+    assert served.guard(LOANS)["State"] == "Stale"
+    finish(held)
+    assert counts(served) == dict.fromkeys(FAMILIES, 0)
+
+
 def test_a_staged_operation_stales_its_families_and_counts_itself_in_one_transaction(served: Library) -> None:
     before, guards = served.control(), {family: served.guard(family) for family in FAMILIES}
     held = begin(served, families=(SHELVES, LOANS))
