@@ -9,6 +9,8 @@ import pytest
 from statlib.kernel.settings import ClockSettings, Settings
 from statlib.local.replica_set import ReplicaSet
 from statlib.mongo.connection import connected
+from statlib.review.documents import STUDIES
+from statlib.statistics.pending_index import PENDING_INDEX
 from tests.conftest import settings_on
 
 
@@ -19,9 +21,12 @@ def _one_database(mongo_server: ReplicaSet, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def emptied(_one_database: Settings, tmp_path: Path) -> Settings:
-    """Settings of a database whose collections are empty, with their indexes, and of a clock of the test's own."""
+    """Settings of a database whose collections are empty, with the indexes that a start-up makes, and of a clock of the
+    test's own."""
     settings = _one_database.model_copy(update={"clock": ClockSettings(offset_file=tmp_path / "clock_offset_ms")})
     with connected(settings) as mongo:
         for name in mongo.database.list_collection_names():
             mongo.collection(name).delete_many({})
+        if PENDING_INDEX in mongo.collection(STUDIES).index_information():
+            mongo.collection(STUDIES).drop_index(PENDING_INDEX)
     return settings

@@ -142,8 +142,16 @@ def test_a_client_that_goes_away_cancels_what_it_asked_for(boundary: Boundary, h
     assert boundary.library.guard().get("Candidate") is None
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Of what a shell started in the background, interrupts are ignored, and Python leaves it so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_an_interrupted_call_cancels_its_operation_before_the_interruption_goes_on(
-    boundary: Boundary, held: Held
+    boundary: Boundary, held: Held, interruptible: None
 ) -> None:
     held.when_entered = lambda: os.kill(os.getpid(), signal.SIGINT)
     with boundary.client() as client:

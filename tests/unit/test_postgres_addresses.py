@@ -47,4 +47,4 @@ def test_the_worker_s_command_says_who_works(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("statlib.workers.backfills.run", run)
     told = CliRunner().invoke(main, ["worker", "backfills", "--json"])
-    assert (told.exit_code, json.loads(told.stdout)) == (0, {"owner": "me"})
+    assert (told.exit_code, json.loads(told.stdout)) == (0, {"owner": "me", "metrics": None})
