@@ -148,7 +148,8 @@ def poison(r: Review, study: UUID, reason: Poison) -> str:
             digest = entry.submission_digest if reason is Poison.DUPLICATE_RECEIPT else "another"
             r.mongo.collection(RECEIPT).insert_one({**operation, "SourceDigest": digest})
         case Poison.DUPLICATE_DELTA:
-            other = {"Kind": DeltaKind.OPERATION.value, "Revision": -1, "Record": 0}
+            at = {"Revision": -1, "Record": 0, "ObservedAtUtc": datetime.now(UTC)}
+            other = {"Kind": DeltaKind.OPERATION.value, **at}
             r.mongo.collection(DELTA).insert_one({**operation, **other})
         case Poison.RETIRED_SOURCE_REVISION:
             stream = {"ProjectId": r.project, "SourceAggregateId": study, "OperationNamespace": NAMESPACE}
